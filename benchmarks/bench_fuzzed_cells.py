@@ -38,9 +38,8 @@ from sfumato.exceptions import SfumatoError
 from sfumato.sums.identities import person_codes, person_digests
 from sfumato.sums.opening import all_missing_record
 from sfumato.sums.table_parts import QueryParts
-from sfumato.tables.cells import as_cells, as_rows
+from sfumato.tables.cells import as_cells, as_rows, columns_of
 from sfumato.tables.files import TableFile
-from sfumato.tables.frames import columns_of
 from sfumato.tables.text import TextFormat
 
 ROWS = 8

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from sfumato.tables.facts import Column, Target
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds, Target
 from sfumato.tables.text import PLAIN_TEXT, TextFormat
 
 Columns = Mapping[str, list[Any]]

@@ -13,8 +13,7 @@ import pytest
 
 import sfumato
 from sfumato import Ledger
-from sfumato.tables.files import TableFile
-from sfumato.tables.notes import note_of
+from sfumato.tables.files import TableFile, note_of
 from tests.interfaces.running import confirmed, done, patients, refused, run
 
 GOLDEN = Path(__file__).parent / "golden"

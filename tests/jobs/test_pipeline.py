@@ -25,9 +25,8 @@ from sfumato.cli.jobs.pipeline import (
 )
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
-from sfumato.tables.facts import Column, Target
 from sfumato.tables.files import TableFile, write_table
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds, Target
 
 pa = pytest.importorskip("pyarrow")
 BOUNDS = TableBounds(

@@ -14,9 +14,8 @@ from sfumato import Ledger
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.cli.jobs.publishing import grid_table, offered_functions, query_table, release_table
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile, write_table
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds
 
 pa = pytest.importorskip("pyarrow")
 BOUNDS = TableBounds(

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.facts import Column, Target
-from sfumato.tables.schema import LAYOUT, TableBounds
+from sfumato.tables.schema import LAYOUT, Column, TableBounds, Target
 
 BOUNDS = TableBounds(
     (

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables import checksums
+from sfumato.tables import files
 from sfumato.tables.files import TableFile, write_table
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ def test_the_checksum_covers_every_byte(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows.{suffix}"
     write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path, {"guarantee": 1})
     content = path.read_bytes()
-    assert not any(blank in content for blank in checksums.BLANKS.values())
+    assert not any(blank in content for blank in files.CHECKSUMS.values())
     for place in range(0, len(content), 5):
         for damage in (bytes([content[place] ^ 16]), b"\x00" * 64):
             end = place + len(damage)
@@ -107,7 +107,7 @@ def test_blocks_of_a_checksum_do_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     write_table(pa.table({"a": [1, 2]}), tmp_path / "rows.feather")
-    monkeypatch.setattr(checksums, "BLOCK_BYTES", block)
+    monkeypatch.setattr(files, "BLOCK_BYTES", block)
     assert TableFile(tmp_path / "rows.feather").read().to_pydict() == {"a": [1, 2]}
 
 
@@ -146,27 +146,3 @@ def test_the_system_says_why_a_file_cannot_be_read(
     monkeypatch.setattr(pyarrow.parquet, "ParquetFile", failing)
     with pytest.raises(InvalidInputError, match=r"rows\.parquet.*Input/output error"):
         TableFile(tmp_path / "rows.parquet")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        (
-            "a.csv",
-            "a,b,c\n1,2,3\n4,5,6,7\n8,9,10\n",
-            "Line 3: 4 fields, where the first line has 3",
-        ),
-        ("b.jsonl", '{"a": 1}\n{"a":\n{"a": 3}\n', "Line 2: it is not a JSON object"),
-        (
-            "c.jsonl",
-            '{"a": 1}\n{"a": "x"}\n',
-            "Line 2: 'a' is a text, where it was a number before",
-        ),
-    ],
-)
-def test_a_line_that_stops_an_undeclared_text_is_named(tmp_path, name, text, said):
-    """For the owner, who describes a table; declared types are read line by line and never stop."""
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(InvalidInputError, match=f"{name}' cannot be read as .* {said}"):
-        TableFile(path).read()

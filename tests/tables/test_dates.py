@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato import TableBounds
-from sfumato.tables.columns import as_numbers, codes_of
-from sfumato.tables.dates import PARTS, part_of
+from sfumato.tables.columns import PARTS, as_numbers, codes_of, part_of
 from sfumato.tables.files import TableFile, write_table
 
 TEXTS = ["2020-03-01 10:30:00", "1950-12-31 23:59:59", "2021-07-05 00:00:00", "2022-02-02"]

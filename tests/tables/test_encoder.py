@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from sfumato import Bounds, PrivateLinearClassifier, TableBounds, TableEncoder, load, save
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.facts import Column
+from sfumato.tables.schema import Column
 
 pa = pytest.importorskip("pyarrow")
 polars = pytest.importorskip("polars")

@@ -30,8 +30,8 @@ from sfumato.cli.jobs.publishing import release_table
 from sfumato.mechanisms.entropy import seeded
 from sfumato.tables import TableEncoder
 from sfumato.tables.cells import as_rows
-from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
+from sfumato.tables.schema import Target
 
 PROMISE = PrivacyRequest(epsilon=1.0, delta=1e-5)
 FEATURES = [column.name for column in BOUNDS.used]

@@ -12,7 +12,7 @@ from sfumato import TableBounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import describe_table
-from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniffed
+from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniff_text
 
 pytest.importorskip("pyarrow")
 
@@ -28,7 +28,6 @@ CELLS = {
 
 def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
     content = GERMAN.encode("cp1252")
-    assert sniffed(content, "cp1252") == SETTINGS
     packed = pa.compress(content, "zstd", asbytes=True)
     given = {"a.csv": content, "a.csv.gz": gzip.compress(content), "a.csv.zst": packed}
     for name, data in given.items():
@@ -56,8 +55,9 @@ def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
         ("a,b\n1,unknown\n2,y\n", TextFormat(missing=("unknown",))),
     ],
 )
-def test_formats(text: str, wanted: TextFormat) -> None:
-    assert sniffed(text.encode()) == wanted
+def test_formats(tmp_path: Path, text: str, wanted: TextFormat) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert sniff_text(tmp_path / "a.csv") == wanted
     assert TextFormat.from_record(wanted.to_record()) == wanted
 
 

@@ -26,9 +26,8 @@ from sfumato.models.private import PrivateEstimator
 from sfumato.models.saving import load
 from sfumato.report.words import number
 from sfumato.tables.columns import as_numbers
-from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import TableBounds, Target
 
 
 def audit(

@@ -16,8 +16,7 @@ from sfumato.cli.console import print_lines, printed_json, remark
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.options import Json
 from sfumato.exceptions import InvalidInputError, SfumatoError
-from sfumato.tables.facts import Column, Target
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds, Target
 
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 ANSWERS = {

@@ -17,9 +17,9 @@ from sfumato.cli.console import (
 )
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.options import Json, Reading, TablePath, TargetName, reading_from
-from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, describe_table
+from sfumato.tables.schema import Column
 
 
 def describe(

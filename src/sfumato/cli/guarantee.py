@@ -17,8 +17,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.container import opened
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.words import event_rows, loss_facts
-from sfumato.tables.files import FORMATS, TableFile
-from sfumato.tables.notes import metadata_beside, read_note
+from sfumato.tables.files import FORMATS, TableFile, metadata_beside, read_note
 
 
 def guarantee(

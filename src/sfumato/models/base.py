@@ -60,9 +60,12 @@ from sfumato.tables.cells import (
     checked_column,
     checked_rows,
     checked_tensor,
+    column_names,
+    columns_of,
+    is_out_of_core,
+    is_table,
 )
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import column_names, columns_of, is_out_of_core, is_table
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:

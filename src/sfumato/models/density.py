@@ -442,7 +442,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         A row with missing or infinite numbers stands for the public default.
         """
         rows = np.array(self._rows(X))
-        rows[~np.isfinite(rows).all(axis=1)] = self.row_bounds.default_row(rows.shape[1])
+        rows[~np.isfinite(rows).all(axis=1)] = self.row_bounds.ball(rows.shape[1])[0]
         released = self._released()
         box = released.cells if isinstance(released, GridDensity) else released.space.domain
         lower, upper = np.array(box.lower), np.array(box.upper)

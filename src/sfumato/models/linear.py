@@ -45,7 +45,7 @@ from sfumato.sums.maps import ROUNDING_MARGIN, BesideTarget, IntoUnitBall, Linea
 from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, SecondMoment
-from sfumato.tables.frames import is_out_of_core
+from sfumato.tables.cells import is_out_of_core
 from sfumato.tables.schema import TableBounds
 
 # Public rule for the step: noise alone would move the score of a row of length 1 by this many

@@ -43,9 +43,11 @@ from sfumato.tables.cells import (
     checked_column,
     checked_rows as checked_rows,
     checked_tensor,
+    columns_of,
+    is_out_of_core,
+    is_table,
 )
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import columns_of, is_out_of_core, is_table
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import label_places
-from sfumato.tables.cells import as_cells, as_numbers
-from sfumato.tables.frames import is_table
+from sfumato.tables.cells import as_cells, as_numbers, is_table
 from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]

@@ -55,8 +55,7 @@ from sfumato.privacy.selection import (
 from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic
-from sfumato.tables.cells import as_cells, as_numbers
-from sfumato.tables.frames import columns_of, is_table
+from sfumato.tables.cells import as_cells, as_numbers, columns_of, is_table
 
 LAWS = {
     "poisson": ("poisson", 0.0),

@@ -29,8 +29,14 @@ from sfumato.privacy.distributions import pld_curve, unnamed
 from sfumato.privacy.events import GaussianEvent, flatten
 from sfumato.privacy.gaussian import delta_from_mu
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.tables.files import FORMATS, TableFile, write_table
-from sfumato.tables.notes import metadata_beside, note_of, read_note
+from sfumato.tables.files import (
+    FORMATS,
+    TableFile,
+    metadata_beside,
+    note_of,
+    read_note,
+    write_table,
+)
 
 FORMAT = "sfumato-certificate"
 FORMAT_VERSION = 1

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import Column, Target
 
 Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]

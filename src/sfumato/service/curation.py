@@ -11,8 +11,7 @@ from sfumato.service.access import Person
 from sfumato.service.sources import checked_source, hold_same_rows
 from sfumato.service.states import DatasetState, JobState
 from sfumato.service.store import NotFoundError, now
-from sfumato.tables.facts import Column, Target
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds, Target
 from sfumato.tables.text import TextFormat
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import FileParts, QueryParts
 from sfumato.sums.urls import UrlParts, is_url
+from sfumato.tables.cells import library_of
 from sfumato.tables.columns import arrow
-from sfumato.tables.frames import library_of
 
 
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.tables.frames import column_names, columns_of
+from sfumato.tables.cells import column_names, columns_of
 from sfumato.tables.schema import TableBounds
 
 

@@ -18,9 +18,9 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.sums.failures import reported
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import KeptBlock, ListedParts, Partitions, Task
+from sfumato.tables.cells import library_of
 from sfumato.tables.columns import arrow, as_column
 from sfumato.tables.files import TableFile
-from sfumato.tables.frames import library_of
 
 BATCH_ROWS = 65536
 KEPT_SHARE = 0.25  # of the free memory, that rows may take before they are written to disk

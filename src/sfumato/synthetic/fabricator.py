@@ -38,8 +38,15 @@ from sfumato.synthetic.tree_masses import LabelTree, ReleasedTree
 from sfumato.synthetic.tree_plan import TreePlan, is_tree_worthwhile
 from sfumato.synthetic.tree_rows import DeclaredTable
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import check_choice, check_count, checked_column
-from sfumato.tables.frames import LIBRARIES, is_out_of_core, is_table, library_of
+from sfumato.tables.cells import (
+    LIBRARIES,
+    check_choice,
+    check_count,
+    checked_column,
+    is_out_of_core,
+    is_table,
+    library_of,
+)
 from sfumato.tables.schema import TableBounds
 
 METHODS = ("tree", "moments")

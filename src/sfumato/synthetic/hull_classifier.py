@@ -25,8 +25,7 @@ from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
 from sfumato.synthetic.engines import PrivateRowsEstimator
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import check_choice, check_count, checked_column
-from sfumato.tables.frames import is_out_of_core
+from sfumato.tables.cells import check_choice, check_count, checked_column, is_out_of_core
 from sfumato.tables.schema import TableBounds
 
 BRANCH_OF_DRAWN_ROWS = 1000

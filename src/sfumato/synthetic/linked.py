@@ -18,10 +18,9 @@ from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.sums.identities import id_cells, person_codes, person_digests
+from sfumato.tables.cells import columns_of, library_of
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.facts import Column
-from sfumato.tables.frames import columns_of, library_of
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds
 
 if TYPE_CHECKING:
     from sfumato.synthetic.fabricator import Fabricator

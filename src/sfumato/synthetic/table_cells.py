@@ -19,8 +19,7 @@ from sfumato.core.arrays import Array as AnyArray, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive.knots import EDGES
 from sfumato.tables.columns import arrow_kind
-from sfumato.tables.facts import Feature
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Feature, TableBounds
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -44,7 +44,7 @@ class Bounds:
     -----
     `clip` acts on each row alone, so it costs no budget: a row outside the box is moved to the
     nearest point of it, a row outside the ball is scaled back, a row with a missing or infinite
-    number becomes the `default_row`, and a label outside the set becomes the first label. A cell
+    number becomes the centre of `ball`, and a label outside the set becomes the first label. A cell
     that is not a number (text, a date, any object) counts as missing. No single row can make it
     raise or warn.
 
@@ -54,8 +54,6 @@ class Bounds:
     >>> Bounds(norm=1.0).clip([[3.0, 4.0], [0.3, 0.4]]).round(6)
     array([[0.6, 0.8],
            [0.3, 0.4]])
-    >>> Bounds(lower=0.0, upper=1.0).diameter(2, n_features=4)
-    2.0
     """
 
     norm: float | None = None
@@ -66,8 +64,16 @@ class Bounds:
     per_person: str = "average"
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
-            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        corners = {"lower": self.lower, "upper": self.upper}
+        for name, value in corners.items():
+            if value is not None:
+                corner = np.asarray(value, dtype=float)
+                if corner.ndim > 1 or corner.size == 0 or not np.isfinite(corner).all():
+                    raise InvalidInputError(
+                        f"'{name}' must be one finite number or one per feature."
+                    )
+                plain = float(corner) if corner.ndim == 0 else tuple(corner.tolist())
+                object.__setattr__(self, name, plain)
         object.__setattr__(self, "labels", _label_set(self.labels))
         if self.norm is None and self.lower is None and self.upper is None and self.labels is None:
             raise MissingBoundsError(
@@ -81,10 +87,7 @@ class Bounds:
                 f"'norm' must lie between {MIN_MAGNITUDE} and {MAX_MAGNITUDE}. "
                 f"Got {self.norm} instead."
             )
-        self._check_box()
         check_persons(self.person_rows, self.per_person)
-
-    def _check_box(self) -> None:
         if self.lower is None:
             return
         lower, upper = np.asarray(self.lower), np.asarray(self.upper)
@@ -103,8 +106,6 @@ class Bounds:
             )
         if self.norm is not None and not np.all((lower <= 0) & (upper >= 0)):
             raise InvalidInputError("A box used together with 'norm' must contain zero.")
-
-    # The ball and the box ---------------------------------------------------------------
 
     def box(self, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return the corners of the box for rows of `n_features`, or None without a box.
@@ -153,31 +154,6 @@ class Bounds:
             return origin, float(self.norm)
         return centre, radius
 
-    def diameter(self, order: int, *, n_features: int) -> float:
-        """Largest L1 (`order` 1) or L2 (`order` 2) distance of two clipped rows.
-
-        Parameters
-        ----------
-        order : {1, 2}
-            Which distance.
-        n_features : int
-            Numbers of a row.
-
-        Returns
-        -------
-        float
-            The distance.
-        """
-        if order not in (1, 2):
-            raise InvalidInputError(f"'order' must be 1 or 2. Got {order} instead.")
-        self.require_features()
-        spread = math.sqrt(n_features) if order == 1 else 1.0
-        found = [] if self.norm is None else [2 * self.norm * spread]
-        box = self.box(n_features)
-        if box is not None:
-            found.append(float(np.linalg.norm(box[1] - box[0], ord=order)))
-        return min(found)
-
     def entry_diameter(self, *, n_features: int) -> float:
         """Largest change of a single number of a clipped row.
 
@@ -198,21 +174,6 @@ class Bounds:
             found.append(float(np.max(box[1] - box[0])))
         return min(found)
 
-    def default_row(self, n_features: int) -> NDArray[np.float64]:
-        """Return the public row that stands for a row with missing or infinite numbers.
-
-        Parameters
-        ----------
-        n_features : int
-            Numbers of a row.
-
-        Returns
-        -------
-        ndarray of shape (n_features,)
-            The row.
-        """
-        return self.ball(n_features)[0]
-
     @property
     def has_ranges(self) -> bool:
         """Whether each feature has a range of its own, and nothing else binds a row."""
@@ -231,8 +192,6 @@ class Bounds:
                 "Bounds on the features are needed and are never learned from data: "
                 "give Bounds(norm=...) or Bounds(lower=..., upper=...)."
             )
-
-    # Clipping ---------------------------------------------------------------------------
 
     def clip(self, X: ArrayLike) -> NDArray[np.float64]:
         """Make every row obey the bounds; idempotent, row by row, never raises for a value.
@@ -254,12 +213,22 @@ class Bounds:
         with np.errstate(over="ignore", invalid="ignore"):
             are_finite = math.isfinite(rows.sum())  # one pass; if not, it may be one of them
         if not are_finite:
-            rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)  # [Q3] row by row
+            rows[~np.isfinite(rows).all(axis=1)] = self.ball(n_features)[0]  # [Q3] row by row
         box = self.box(n_features)
         if box is not None:
             np.clip(rows, box[0], box[1], out=rows)
         if self.norm is not None:
-            _scale_into_ball(rows, self.norm)
+            # A hair inside the ball: the true norm of a float row then never passes the bound,
+            # although its computed norm carries up to n_features/2 roundings, and a second clip
+            # changes nothing.
+            hair = max(2.0**-40, n_features * 2.0**-51)
+            with np.errstate(over="ignore"):
+                lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+                huge = ~np.isfinite(lengths)  # the squares overflow beyond 1e154
+                rows[huge] *= 2.0**-600
+                lengths[huge] = np.sqrt(np.einsum("ij,ij->i", rows[huge], rows[huge]))
+            outside = huge | (lengths > self.norm * (1 - hair))
+            rows[outside] *= (self.norm * (1 - 2 * hair) / lengths[outside])[:, None]
         return rows
 
     def clip_labels(self, y: ArrayLike) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -277,7 +246,12 @@ class Bounds:
         """
         given = as_cells(y)
         if self.labels == PUBLIC_LABELS:
-            given = _found_labels(given)
+            try:
+                given = np.asarray(given.tolist()) if given.dtype == object else given
+                check_classification_targets(given)
+            except ValueError as error:  # its first sentence, without the cells that it quotes
+                words = str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.")
+                raise InvalidInputError(f"{words}.") from None
         labels = self.label_set(given)
         return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label by itself
 
@@ -342,50 +316,16 @@ def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     for place, number in enumerate(as_numbers(labels).tolist()):
         if not math.isnan(number):
             known.setdefault(number, place)
-    return np.array([_lookup(known, each) for each in given.tolist()], dtype=np.intp)
-
-
-def _lookup(known: dict[Any, int], label: Any) -> int:
-    try:
-        if isinstance(label, bytes) and label not in known:
-            label = label.decode()
-        place = known.get(label) if isinstance(label, str | bytes) else None
-        return known.get(as_number(label), -1) if place is None else place
-    except Exception:  # not hashable, not comparable, not decodable: no label
-        return -1
-
-
-def _scale_into_ball(rows: NDArray[np.float64], norm: float) -> None:
-    # A hair inside the ball: the true norm of a float row then never passes the bound, although
-    # its computed norm carries up to n_features/2 roundings, and a second clip changes nothing.
-    hair = max(2.0**-40, rows.shape[1] * 2.0**-51)
-    with np.errstate(over="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        huge = ~np.isfinite(lengths)  # the squares overflow beyond 1e154
-        rows[huge] *= 2.0**-600
-        lengths[huge] = np.sqrt(np.einsum("ij,ij->i", rows[huge], rows[huge]))
-    outside = huge | (lengths > norm * (1 - hair))
-    rows[outside] *= (norm * (1 - 2 * hair) / lengths[outside])[:, None]
-
-
-def _numbers(name: str, value: Any) -> float | tuple[float, ...] | None:
-    if value is None:
-        return None
-    array = np.asarray(value, dtype=float)
-    if array.ndim > 1 or array.size == 0 or not np.isfinite(array).all():
-        raise InvalidInputError(f"'{name}' must be one finite number or one per feature.")
-    return float(array) if array.ndim == 0 else tuple(array.tolist())
-
-
-def _found_labels(cells: NDArray[Any]) -> NDArray[Any]:
-    """Refuse what are no labels, where those found in the data are public."""
-    try:
-        found = np.asarray(cells.tolist()) if cells.dtype == object else cells
-        check_classification_targets(found)
-    except ValueError as error:  # its first sentence, without the cells that it quotes
-        words = str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.")
-        raise InvalidInputError(f"{words}.") from None
-    return found
+    codes = []
+    for label in given.tolist():
+        try:
+            if isinstance(label, bytes) and label not in known:
+                label = label.decode()
+            found = known.get(label) if isinstance(label, str | bytes) else None
+            codes.append(known.get(as_number(label), -1) if found is None else found)
+        except Exception:  # not hashable, not comparable, not decodable: no label
+            codes.append(-1)
+    return np.array(codes, dtype=np.intp)
 
 
 def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | None:

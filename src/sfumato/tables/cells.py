@@ -1,18 +1,20 @@
-"""Cells as doubles: what is no number is missing, silently, whatever stands beside it.
+"""Cells as doubles: what is not a number is missing, silently, whatever its neighbours hold.
 
 An error or a warning about one cell would tell that such a record is there, so there is none, and
 nothing is counted. The rule looks at one cell alone: numbers, and texts that read as one, are that
 number as a double; everything else is NaN, and `Bounds.clip` gives a record with a NaN its public
-default. A record that is no sequence of as many cells as there are features is missing altogether.
+default. A record that is not a sequence of as many cells as there are features is missing
+altogether. The type of an array is not trusted: one odd cell turns a list of numbers into an array
+of text, of objects or of complex numbers, so such arrays are read cell by cell as well.
 
-The type of an array is not trusted: one odd cell turns a list of numbers into an array of text, of
-objects or of complex numbers, so such arrays are read cell by cell as well.
-
-What else estimators are given is checked here too: rows, labels, tensors, parameters.
+Tables of pandas, polars and Arrow are recognised here, and what else estimators are given is
+checked: rows, labels, tensors, parameters. None of these libraries is imported: a table that was
+handed over has brought its own along.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -34,12 +36,14 @@ REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
 COMPLEX = re.compile(r"\((.+)[+-]0j\)|0j")
 NOT_ON_ARROW = ("Object", "Int128", "UInt128")  # of polars
 TIME_KINDS = "mM"  # of dates and times: one cell can change the unit of a whole column
+LIBRARIES = ("pandas", "polars", "pyarrow")
+QUERIES = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"), ("polars", "LazyFrame"))
 
 Array = NDArray[np.float64]
 
 
 def as_number(cell: Any) -> float:
-    """Return one cell as a double, NaN for what is no number; never raises."""
+    """Return one cell as a double, NaN for what is not a number; never raises."""
     try:
         if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
             cell = cell.decode("utf-8", "replace")
@@ -63,62 +67,56 @@ def real_text(text: str) -> str:
 
 
 def as_numbers(cells: Any) -> Array:
-    """Return an array of cells as doubles, each by itself."""
+    """Return an array of cells as doubles, each cell read alone."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of beyond-double numbers, and of strange objects
         if cells.dtype.kind in REAL_KINDS:
             return np.asarray(cells, dtype=np.float64)
         if cells.dtype.kind in TIME_KINDS:  # no numbers, as in a column of objects
             return np.full(cells.shape, np.nan)
-        each = map(as_number, cells.astype(object).ravel())  # [Q1] each cell by itself
+        each = map(as_number, cells.astype(object).ravel())  # [Q1] each cell alone
         return np.fromiter(each, dtype=np.float64, count=cells.size).reshape(cells.shape)
 
 
 def as_cells(values: Any) -> NDArray[Any]:
     """Return a sequence as an array of one cell each; a typed one keeps its type."""
-    if not isinstance(values, list | tuple):
-        return _array_of(values)
-    cells = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        boxed = isinstance(value, list | tuple) and len(value) == 1
-        cells[place] = value[0] if boxed else value
-    return cells
-
-
-def cells_of(column: Any) -> list[Any]:
-    """Return the cells of a column as objects, None for one that Python cannot hold."""
-    try:
-        return _listed(column)
-    except MemoryError:  # says nothing about a cell
-        raise
-    except Exception:  # of a date beyond the years of Python, say; then each by itself
-        return [_cell(column, place) for place in range(len(column))]
-
-
-def _listed(column: Any) -> list[Any]:
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-
-
-def _cell(column: Any, place: int) -> Any:
-    try:
-        return _listed(getattr(column, "iloc", column)[place : place + 1])[0]
-    except MemoryError:
-        raise
-    except Exception:
-        return None
-
-
-def _array_of(column: Any) -> NDArray[Any]:
-    """Return a column as NumPy does; as objects where it cannot, because of one cell or a type."""
-    column = on_arrow(column)
+    if isinstance(values, list | tuple):
+        cells = np.empty(len(values), dtype=object)
+        for place, value in enumerate(values):
+            boxed = isinstance(value, list | tuple) and len(value) == 1
+            cells[place] = value[0] if boxed else value
+        return cells
+    column = on_arrow(values)
     try:
         return np.asarray(column)
     except MemoryError:
         raise
-    except Exception:
+    except Exception:  # NumPy cannot, because of one cell or of a type
         cells = np.empty(len(column), dtype=object)
         for place, cell in enumerate(cells_of(column)):
             cells[place] = cell
+        return cells
+
+
+def cells_of(column: Any) -> list[Any]:
+    """Return the cells of a column as objects, None for one that Python cannot hold."""
+
+    def listed(part: Any) -> list[Any]:
+        return part.to_pylist() if hasattr(part, "to_pylist") else list(part)
+
+    try:
+        return listed(column)
+    except MemoryError:  # says nothing about a cell
+        raise
+    except Exception:  # of a date beyond the years of Python, say; then each alone
+        cells, by_place = [], getattr(column, "iloc", column)
+        for place in range(len(column)):
+            try:
+                cells.append(listed(by_place[place : place + 1])[0])
+            except MemoryError:
+                raise
+            except Exception:
+                cells.append(None)
         return cells
 
 
@@ -141,14 +139,23 @@ def on_arrow(column: Any) -> Any:
 
 def as_rows(X: Any, n_features: int | None = None) -> Array:
     """Return records as rows of doubles; no value makes it raise."""
-    columns = _columns_of(X)
+    columns: list[Any] | None = None  # of a table of pandas, polars or Arrow
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        columns = [X.iloc[:, place] for place in range(X.shape[1])]
+    elif hasattr(X, "get_columns") or hasattr(X, "itercolumns"):
+        columns = list(X.get_columns() if hasattr(X, "get_columns") else X.itercolumns())
     if columns is not None:
         rows = np.empty((len(X), len(columns)))
         for place, column in enumerate(columns):
-            rows[:, place] = _column_numbers(column)
+            kind = getattr(getattr(column, "dtype", None), "kind", None)
+            if kind is not None and kind in REAL_KINDS and hasattr(column, "iloc"):
+                rows[:, place] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            else:
+                cells = as_cells(column)  # more than one dimension: sequences, all of one length
+                rows[:, place] = as_numbers(cells) if cells.ndim == 1 else np.nan
         return rows
     if isinstance(X, list | tuple):
-        return _rows_of_records(X, n_features)  # [Q2] each record by itself
+        return _rows_of_records(X, n_features)  # [Q2] each record alone
     cells = np.asarray(X)
     if cells.ndim == 1 and cells.dtype == object:
         return _rows_of_records(cells, n_features)
@@ -162,30 +169,23 @@ def as_rows(X: Any, n_features: int | None = None) -> Array:
     return cells if cells.dtype == np.float32 else as_numbers(cells)
 
 
-def _columns_of(X: Any) -> list[Any] | None:
-    """List the columns of a table of pandas, polars or Arrow; None for anything else."""
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return [X.iloc[:, place] for place in range(X.shape[1])]
-    if hasattr(X, "get_columns"):
-        return list(X.get_columns())
-    return list(X.itercolumns()) if hasattr(X, "itercolumns") else None
-
-
-def _column_numbers(column: Any) -> Array:
-    kind = getattr(getattr(column, "dtype", None), "kind", None)
-    if kind is not None and kind in REAL_KINDS and hasattr(column, "iloc"):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    cells = _array_of(column)
-    if cells.ndim != 1:  # a column of sequences, all of one length
-        return np.full(len(column), np.nan)
-    return as_numbers(cells)
-
-
 def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | None) -> Array:
-    whole = _typed(records)
-    if whole is not None and n_features in (None, whole.shape[1]):
-        return as_numbers(whole)
-    found = [_cells_of(record) for record in records]
+    try:  # plain numbers in rows of one length are an array, which is much faster
+        whole = np.asarray(list(records))
+        is_plain = whole.ndim == 2 and whole.dtype.kind in REAL_KINDS
+        if is_plain and n_features in (None, whole.shape[1]):
+            return as_numbers(whole)
+    except Exception:  # noqa: S110 - then cell by cell
+        pass
+    found: list[NDArray[Any] | None] = []
+    for record in records:
+        cells = None
+        if isinstance(record, list | tuple) or hasattr(record, "__array__"):
+            try:
+                cells = as_cells(record)
+            except Exception:  # whatever a strange object raises, its record is missing
+                cells = None
+        found.append(cells if cells is not None and cells.ndim == 1 else None)
     if n_features is None:
         if not found or found[0] is None:
             raise InvalidInputError(
@@ -193,31 +193,74 @@ def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | No
                 "for no rows at all give an array of shape (0, n_features)."
             )
         n_features = len(found[0])
-    cells = np.full((len(found), n_features), None, dtype=object)
-    for row, given in zip(cells, found, strict=True):
+    rows = np.full((len(found), n_features), None, dtype=object)
+    for row, given in zip(rows, found, strict=True):
         if given is not None and given.shape == row.shape:
             row[:] = given
-    return as_numbers(cells)
+    return as_numbers(rows)
 
 
-def _typed(records: Sequence[Any] | NDArray[Any]) -> NDArray[Any] | None:
-    """Return plain numbers in rows of one length as an array, much faster; None for the rest."""
-    try:
-        whole = np.asarray(list(records))
-    except Exception:  # then cell by cell
-        return None
-    return whole if whole.ndim == 2 and whole.dtype.kind in REAL_KINDS else None
+# Tables -----------------------------------------------------------------------------------------
 
 
-def _cells_of(record: Any) -> NDArray[Any] | None:
-    """Return the cells of one record; None for what is no sequence of cells."""
-    if not isinstance(record, list | tuple) and not hasattr(record, "__array__"):
-        return None
-    try:
-        cells = as_cells(record)
-    except Exception:  # whatever a strange object raises, its record is missing
-        return None
-    return cells if cells.ndim == 1 else None
+def library_of(X: object) -> str:
+    """Return the name of the library that an object is of."""
+    return type(X).__module__.partition(".")[0]
+
+
+def is_table(X: object) -> bool:
+    """Return whether `X` is a table with named columns.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        Whether it is one.
+    """
+    return library_of(X) in LIBRARIES and type(X).__name__ in ("DataFrame", "Table")
+
+
+def is_out_of_core(X: object) -> bool:
+    """Return whether `X` names or describes a table that is not in memory.
+
+    Such are paths, queries, tables and arrays of a cluster, and what says so of itself in
+    `is_elsewhere`: `Partitions` and records of parties.
+    """
+    if isinstance(X, str | os.PathLike) or getattr(type(X), "is_elsewhere", False) is True:
+        return True
+    library = library_of(X)
+    if library == "dask" and hasattr(X, "chunks"):
+        return True
+    in_cluster = library in ("dask", "pyspark") and hasattr(X, "columns")
+    return in_cluster or (library, type(X).__name__) in QUERIES
+
+
+def column_names(table: Any) -> list[str]:
+    """Return the names of the columns of a table, in order."""
+    names = table.column_names if library_of(table) == "pyarrow" else table.columns
+    return [str(name) for name in names]
+
+
+def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return columns by name; a table that lacks one, or has it twice, is an error."""
+    given, library, found = column_names(table), library_of(table), {}
+    for name in names:
+        if given.count(name) != 1:
+            what = "lacks" if name not in given else "has more than one of"
+            raise InvalidInputError(f"The table {what} the column {name!r}, which is needed once.")
+        place = given.index(name)
+        if library == "pandas":
+            found[name] = table.iloc[:, place]
+        else:
+            found[name] = table.to_series(place) if library == "polars" else table.column(place)
+    return found
+
+
+# What estimators are given ----------------------------------------------------------------------
 
 
 def checked_rows(
@@ -232,8 +275,14 @@ def checked_rows(
     try:
         if issparse(X):
             check_array(X)  # raises what scikit-learn raises
-        if n_features is None and (isinstance(X, list | tuple) or _is_list_in_array(X)):
-            n_features = _width_for_list(estimator, reset=reset)
+        is_list = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object
+        if n_features is None and (is_list or isinstance(X, list | tuple)):
+            if reset:  # in a fit no record, nor most of them, may tell it
+                raise InvalidInputError(
+                    "The number of features is public, and a list of rows does not tell it: give "
+                    "an array or a table, or bounds with a range per feature."
+                )
+            n_features = getattr(estimator, "n_features_in_", None)
         rows = as_rows(X, n_features)
         for axis, name in enumerate(("sample(s)", "feature(s)")):
             if not rows.shape[axis] and not (axis == 0 and may_be_empty):
@@ -250,21 +299,6 @@ def checked_rows(
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
     return rows
-
-
-def _is_list_in_array(X: Any) -> bool:
-    return isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object
-
-
-def _width_for_list(estimator: Any, *, reset: bool) -> int | None:
-    """Return the width of a fitted estimator; in a fit no record, nor most of them, may tell it."""
-    if reset:
-        raise InvalidInputError(
-            "The number of features is public, and a list of rows does not tell it: give an array "
-            "or a table, or bounds with a range per feature."
-        )
-    width: int | None = getattr(estimator, "n_features_in_", None)
-    return width
 
 
 def checked_tensor(estimator: Any, X: Any, *, reset: bool, may_be_empty: bool = False) -> Any:
@@ -305,9 +339,6 @@ def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -
     return column
 
 
-# Parameters -------------------------------------------------------------------------------------
-
-
 def check_count(name: str, value: Any) -> int:
     """Return a parameter that must be a positive whole number."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
@@ -325,15 +356,11 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 def check_n_components(n_components: Any, n_features: int) -> int:
     """Check a number of components and cap it at the number of features."""
-    if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
-        raise InvalidInputError(f"'n_components' must be an integer. Got {n_components!r} instead.")
-    if n_components < 1:
-        raise InvalidInputError(f"'n_components' must be at least 1. Got {n_components} instead.")
-    return min(int(n_components), n_features)
+    return min(check_count("n_components", n_components), n_features)
 
 
 def check_workers(n_jobs: Any) -> None:
-    """Refuse what is no number of workers, before anything is paid for."""
+    """Refuse what is not a number of workers, before anything is paid for."""
     is_whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
     if n_jobs is not None and not (is_whole and n_jobs != 0):
         raise InvalidInputError(

@@ -1,11 +1,15 @@
-"""How one cell of a table is read, whatever stands in it.
+"""How one cell of a table is read, whatever it holds.
 
-A cell is read as the type that was declared for its column, and by itself: of which type the column
-is stored, what the other cells hold and how the rows are cut into batches do not matter. A cell
-that is not of the declared type is missing. Nothing here raises because of a cell.
+A cell is read as the type that was declared for its column, and alone: of which type the column is
+stored, what the other cells hold and how the rows are cut into batches do not matter. A cell that
+is not of the declared type is missing. Nothing here raises because of a cell.
 
 Texts and numbers meet half-way, for formats of text know nothing else: the text ``31``, the number
 31 and the number 31.0 are the same whole number and the same text. A truth value is 1 or 0.
+
+A date is the time that a clock on the wall showed. A column with a time zone shows it in that zone,
+or in the zone that its declared type names; a column without one is taken as it is. A text with a
+zone of its own is missing, as is whatever is not a date.
 """
 
 from __future__ import annotations
@@ -15,15 +19,16 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.cells import as_number, cells_of, real_text
+from sfumato.tables.cells import as_number, cells_of, library_of, real_text
 
 KINDS = {
     "bool": "b",
@@ -35,10 +40,9 @@ KINDS = {
 }
 READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
 TRUTHS = (("true", "1", "1.0"), ("false", "0", "0.0"))
-WORDS = {"true": "1", "false": "0"}
-UNITS = ("s", "ms", "us", "ns")  # of times
+TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 TIMES = ("date", "time", "duration", "period", "interval")
-BLANKS = " \t\n\r\v\f"
+PARTS = ("time", "year", "month", "weekday", "hour")
 # Texts that may be numbers, and those that are, written out.
 PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan))"
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -60,12 +64,15 @@ def arrow_kind(type_name: str) -> str:
     return KINDS.get(type_name.rstrip("0123456789"), "")
 
 
+def is_date(type_name: str) -> bool:
+    """Return whether a type of Arrow holds dates or times."""
+    return type_name.startswith(("date", "timestamp", "time", "duration"))
+
+
 def type_of(name: str) -> Any:
     """Return the type of Arrow that has this name."""
-    for unit in UNITS:
-        if name.startswith(f"timestamp[{unit}"):
-            zone = re.search(r"tz=([^\]]+)", name)
-            return arrow().timestamp(unit, tz=zone[1] if zone else None)
+    if found := re.match(r"timestamp\[(s|ms|us|ns)(?:, *tz=([^\]]+))?", name):
+        return arrow().timestamp(found[1], tz=found[2])
     try:
         return arrow().type_for_alias(name)
     except ValueError:
@@ -95,9 +102,8 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
     found = np.full(len(column), -1, dtype=np.intp)
     for declared in dict.fromkeys(kinds):
         places = [i for i, kind in enumerate(kinds) if kind == declared]
-        options = arrow().array(
-            [_as_declared(values[i], declared) for i in places], type_of(declared)
-        )
+        listed = [float(values[i]) if declared == "double" else values[i] for i in places]
+        options = arrow().array(listed, type_of(declared))
         if len(options.unique()) != len(options):
             raise InvalidInputError(
                 "Categories and labels that are numbers must differ as doubles: whole numbers "
@@ -110,7 +116,7 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
 
 
 def type_of_value(value: Any) -> str:
-    """Name the type that cells are read as, to be compared with a public value."""
+    """Return the type that cells are read as, to be compared with a public value."""
     if isinstance(value, bool | np.bool_):
         return "bool"
     if isinstance(value, str):
@@ -120,48 +126,33 @@ def type_of_value(value: Any) -> str:
     raise InvalidInputError("A category or label must be a text, a finite number or a truth value.")
 
 
-def _as_declared(value: Any, declared: str) -> Any:
-    return float(value) if declared == "double" else value
-
-
 # From any library to Arrow --------------------------------------------------------------------
 
 
 def as_column(column: Any) -> Any:
     """Return a column of any library as one of Arrow, of the type that it is stored as."""
-    library = type(column).__module__.partition(".")[0]
+    library = library_of(column)
     if library == "pyarrow":
         return column
     dtype = getattr(column, "dtype", "object")
     dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
-    if str(dtype).lower().startswith("object") or (library != "polars" and _holds_times(dtype)):
-        return texts([text_of(cell) for cell in cells_of(column)])
-    try:
-        return column.to_arrow() if library == "polars" else _stored(column)
-    except Exception:  # of one cell that Arrow cannot hold among the others
-        return texts([text_of(cell) for cell in cells_of(column)])
-
-
-def _holds_times(dtype: Any) -> bool:
-    """Whether pandas or NumPy has found nothing but times: one odd cell makes them objects."""
-    return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith(TIMES)
-
-
-def _stored(column: Any) -> Any:
-    return arrow().array(column, from_pandas=True)
+    # pandas and NumPy have found nothing but times: one odd cell makes them objects.
+    are_times = getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith(TIMES)
+    if not str(dtype).lower().startswith("object") and (library == "polars" or not are_times):
+        with contextlib.suppress(Exception):  # of one cell that Arrow cannot hold
+            is_polars = library == "polars"
+            return column.to_arrow() if is_polars else arrow().array(column, from_pandas=True)
+    return texts([text_of(cell) for cell in cells_of(column)])
 
 
 def texts(cells: list[str | None]) -> Any:
-    """Return texts as a column; half of a surrogate pair is no text."""
+    """Return texts as a column; half of a surrogate pair is not a text."""
     try:
         return arrow().array(cells, arrow().string())
     except (arrow().ArrowException, UnicodeError):
-        whole = (None if cell is None or _is_broken(cell) else cell for cell in cells)
+        broken = re.compile("[\ud800-\udfff]")
+        whole = (None if cell is None or broken.search(cell) else cell for cell in cells)
         return arrow().array(list(whole), arrow().string())
-
-
-def _is_broken(text: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def text_of(cell: Any) -> str | None:
@@ -169,7 +160,8 @@ def text_of(cell: Any) -> str | None:
     if isinstance(cell, str):
         return cell
     if isinstance(cell, np.generic):
-        cell = _plain_object(cell)
+        kind = cell.dtype.kind
+        cell = float(cell) if kind == "f" else cell.item() if kind in "biucSU" else None
     if isinstance(cell, complex) and cell.imag == 0:
         cell = cell.real
     if isinstance(cell, bool):
@@ -177,31 +169,18 @@ def text_of(cell: Any) -> str | None:
     try:
         if isinstance(cell, int):
             return str(int(cell))
-        if isinstance(cell, float | Decimal):
-            return _digits(cell)
+        if isinstance(cell, float | Decimal):  # a whole one without a point, as a whole number
+            if cell != cell:
+                return None
+            if isinstance(cell, float):
+                return str(int(cell)) if cell.is_integer() else str(cell)
+            is_short = cell.is_finite() and cell.adjusted() < MAX_DIGITS
+            return str(int(cell) if is_short and cell == cell.to_integral_value() else cell)
         if isinstance(cell, date) and cell == cell:  # wall-clock time; not pandas.NaT
             return str(cell.replace(tzinfo=None) if isinstance(cell, datetime) else cell)
         return cell.decode() if isinstance(cell, bytes) else None
     except (ValueError, ArithmeticError):  # not UTF-8, or more digits than Python writes
         return None
-
-
-def _plain_object(cell: np.generic) -> Any:
-    kind = cell.dtype.kind
-    if kind == "f":
-        return float(cell)
-    return cell.item() if kind in "biucSU" else None
-
-
-def _digits(number: float | Decimal) -> str | None:
-    """Write a number; a whole one without a point, as a column of whole numbers would."""
-    if number != number:
-        return None
-    if isinstance(number, Decimal) and number.is_finite() and number.adjusted() < MAX_DIGITS:
-        is_whole = number == number.to_integral_value()
-    else:
-        is_whole = isinstance(number, float) and number.is_integer()
-    return str(int(number)) if is_whole else str(number)
 
 
 # From one type to another ---------------------------------------------------------------------
@@ -213,14 +192,13 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     Raises only if the column as a whole holds neither numbers nor texts, such as one of lists.
     No cell becomes a value of Python but texts and numbers: others, it may not be able to hold.
     """
-    types = arrow("types")
+    pa, types, compute = arrow(), arrow("types"), arrow("compute")
     column = plain(column)
-    wanted, stored = type_of(declared), column.type
+    wanted, stored, kind = type_of(declared), column.type, arrow_kind(declared)
     if stored == wanted:
         return column
-    kind = arrow_kind(declared)
     if types.is_null(stored):
-        return arrow().nulls(len(column), wanted)
+        return pa.nulls(len(column), wanted)
     if types.is_boolean(stored):
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
@@ -230,9 +208,27 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
         and not arrow_kind(str(stored))
         and (declared != "string" or types.is_nested(stored) or types.is_interval(stored))
     ):
-        kind = str(stored).partition("[")[0]  # one cell decides the unit of times in some libraries
-        raise InvalidInputError(f"{place} is of type {kind} and cannot be read as {declared}.")
-    return _READERS.get(kind, _as_other)(column, wanted)  # [Z1] each cell by itself
+        unit = str(stored).partition("[")[0]  # one cell decides the unit of times in some libraries
+        raise InvalidInputError(f"{place} is of type {unit} and cannot be read as {declared}.")
+    is_text = types.is_string(column.type)  # [Z1] each cell alone, from here on
+    if kind == "f":
+        return (_parsed(column, pa.float64()) if is_text else column).cast(wanted, safe=False)
+    if kind in ("i", "u"):
+        return _parsed(column, wanted) if is_text else _in_range(column, wanted)
+    if kind == "b":
+        if is_text:
+            column = compute.utf8_lower(compute.ascii_trim_whitespace(column))
+            truths = [compute.is_in(column, value_set=pa.array(words)) for words in TRUTHS]
+        else:
+            column = column.cast("float64", safe=False)
+            truths = [compute.equal(column, number) for number in (1.0, 0.0)]
+        none = pa.scalar(None, wanted)
+        return compute.if_else(truths[0], True, compute.if_else(truths[1], False, none))
+    if types.is_floating(column.type):
+        column = _each(column, _written)
+    if not types.is_string(column.type):
+        column = column.cast("string")
+    return column if wanted == column.type else _each(column, lambda cells: _cast(cells, wanted))
 
 
 def plain(column: Any) -> Any:
@@ -261,55 +257,11 @@ def plain(column: Any) -> Any:
 def is_text(stored: Any) -> bool:
     """Return whether a type of Arrow holds texts or bytes."""
     types = arrow("types")
-    asked = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(types, f"is_{each}")(stored) for each in (*asked, "fixed_size_binary"))
+    return any(getattr(types, f"is_{each}")(stored) for each in (*TEXTS, "fixed_size_binary"))
 
 
-def _as_floats(column: Any, wanted: Any) -> Any:
-    if arrow("types").is_string(column.type):
-        column = _parsed(column, arrow().float64(), _cast)
-    return column.cast(wanted, safe=False)
-
-
-def _as_whole_numbers(column: Any, wanted: Any) -> Any:
-    if not arrow("types").is_string(column.type):
-        return _in_range(column, wanted)
-    return _parsed(column, wanted, _whole_numbers)
-
-
-def _as_truths(column: Any, wanted: Any) -> Any:
-    compute, none = arrow("compute"), arrow().scalar(None, wanted)
-    if arrow("types").is_string(column.type):
-        column = compute.utf8_lower(compute.ascii_trim_whitespace(column))
-        is_true, is_false = (
-            compute.is_in(column, value_set=arrow().array(words)) for words in TRUTHS
-        )
-    else:
-        column = column.cast("float64", safe=False)
-        is_true, is_false = (compute.equal(column, number) for number in (1.0, 0.0))
-    return compute.if_else(is_true, True, compute.if_else(is_false, False, none))
-
-
-def _as_other(column: Any, wanted: Any) -> Any:
-    """Read texts, or what texts can be cast to, such as dates."""
-    types = arrow("types")
-    if types.is_floating(column.type):
-        column = _each(column, _written)
-    if not types.is_string(column.type):
-        column = column.cast("string")
-    return column if wanted == column.type else _each(column, lambda cells: _cast(cells, wanted))
-
-
-_READERS: dict[str, Callable[[Any, Any], Any]] = {
-    "b": _as_truths,
-    "i": _as_whole_numbers,
-    "u": _as_whole_numbers,
-    "f": _as_floats,
-}
-
-
-def _parsed(column: Any, wanted: Any, read: Callable[[Any, Any], Any]) -> Any:
-    """Read texts as numbers: all at once if Arrow can, else each by itself, with the same result.
+def _parsed(column: Any, wanted: Any) -> Any:
+    """Read texts as numbers: all at once if Arrow can, else each alone, with the same result.
 
     What Arrow makes of a text alone is the rule; the pattern only saves time. Truth values are
     numbers too, as they are where a column holds nothing else.
@@ -318,11 +270,30 @@ def _parsed(column: Any, wanted: Any, read: Callable[[Any, Any], Any]) -> Any:
     with contextlib.suppress(pa.ArrowException):
         return column.cast(wanted)
     column = compute.ascii_trim_whitespace(column)
-    for word, number in WORDS.items():
+    for word, number in (("true", "1"), ("false", "0")):
         column = compute.replace_substring_regex(column, f"(?i)^{word}$", number)
     doubtful = compute.match_substring_regex(column, PERHAPS)
     column = compute.if_else(doubtful, column, pa.scalar(None, pa.string()))
-    return _each(column, lambda cells: read(cells, wanted))
+    if wanted == pa.float64():
+        return _each(column, lambda cells: _cast(cells, wanted))
+
+    def whole_numbers(cells: Any) -> Any:  # also those written with a point or an exponent
+        found, limits = _cast(cells, wanted), np.iinfo(str(wanted))
+        others: list[int | None] = []
+        for text in cells.filter(found.is_null()).to_pylist():
+            number = Decimal("NaN")
+            with contextlib.suppress(ArithmeticError):  # an exponent of twenty digits
+                number = Decimal(text if DECIMAL.fullmatch(text) else "NaN")
+            is_short = number.is_finite() and number.adjusted() <= 20
+            if not is_short or number != number.to_integral_value():
+                others.append(None)
+            elif float(number) == float(limits.max) > limits.max:  # see `_in_range`
+                others.append(int(limits.max))
+            else:
+                others.append(int(number) if limits.min <= number <= limits.max else None)
+        return compute.replace_with_mask(found, found.is_null(), pa.array(others, wanted))
+
+    return _each(column, whole_numbers)
 
 
 def _each(column: Any, read: Callable[[Any], Any]) -> Any:
@@ -340,38 +311,14 @@ def _cast(cells: Any, wanted: Any) -> Any:
         if len(cells) == 1:
             return arrow().nulls(1, wanted)
         halves = (cells.slice(0, len(cells) // 2), cells.slice(len(cells) // 2))
-        chunks = [each for half in halves for each in _chunks(_cast(half, wanted))]
+        cast = [_cast(half, wanted) for half in halves]
+        chunks = [chunk for half in cast for chunk in getattr(half, "chunks", [half])]
         return arrow().concat_arrays(chunks)
-
-
-def _chunks(column: Any) -> Any:
-    return column.chunks if hasattr(column, "chunks") else [column]
 
 
 def _written(cells: Any, number: Callable[[Any], Any] = float) -> Any:
     """Write numbers as texts."""
     return texts([text_of(number(cell)) for cell in cells.to_pylist()])
-
-
-def _whole_numbers(cells: Any, wanted: Any) -> Any:
-    """Read whole numbers exactly, also those that are written with a point or an exponent."""
-    found, limits = _cast(cells, wanted), np.iinfo(str(wanted))
-    others = cells.filter(found.is_null()).to_pylist()
-    read = arrow().array([_whole_number(cell, limits) for cell in others], wanted)
-    return arrow("compute").replace_with_mask(found, found.is_null(), read)
-
-
-def _whole_number(text: str, limits: np.iinfo[Any]) -> int | None:
-    try:
-        number = Decimal(text if DECIMAL.fullmatch(text) else "NaN")
-    except ArithmeticError:  # an exponent of twenty digits
-        return None
-    if not number.is_finite() or number.adjusted() > 20 or number != number.to_integral_value():
-        return None
-    is_last = float(number) == float(limits.max) > limits.max  # see `_in_range`
-    if is_last or limits.min <= number <= limits.max:
-        return int(limits.max) if is_last else int(number)
-    return None
 
 
 def _in_range(column: Any, wanted: Any) -> Any:
@@ -401,3 +348,85 @@ def _in_range(column: Any, wanted: Any) -> Any:
         return inside
     is_last = compute.equal(double, float(limits.max))
     return compute.if_else(is_last, pa.scalar(int(limits.max), wanted), inside)
+
+
+# Dates ----------------------------------------------------------------------------------------
+
+
+def part_of(
+    column: Any, part: str, declared: str, format_of: str = "", place: str = "The column"
+) -> NDArray[np.float64]:
+    """Return one part of each date, NaN where there is none."""
+    compute = arrow("compute")
+    if library_of(column) in ("polars", "pyarrow"):  # with types of their own, whatever the cells
+        times = _wall_clock(as_column(column), declared, format_of, place)
+    else:
+        # Of pandas or NumPy, whatever type one odd cell has given the column: dates are dates; all
+        # others are texts, or numbers that are written as such.
+        zone = _zone(getattr(type_of(declared), "tz", None))
+        dates: list[str | None] = []
+        others: list[str | None] = []
+        for cell in cells_of(column):
+            if not isinstance(cell, date | np.datetime64):
+                dates.append(None)
+                others.append(text_of(cell))
+                continue
+            others.append(None)
+            try:
+                if isinstance(cell, np.datetime64):
+                    cell = cell.astype("datetime64[s]").item()
+                has_zone = isinstance(cell, datetime) and cell.tzinfo is not None
+                dates.append(text_of(cell.astimezone(zone) if has_zone and zone else cell))
+            except Exception:  # beyond the years of Python, or whatever a strange zone raises
+                dates.append(None)
+        written = read_as(texts(others), "string")
+        times = compute.coalesce(_of_texts(texts(dates), ""), _of_texts(written, format_of))
+    if part == "time":
+        seconds = np.array(times.cast("int64").cast("float64", safe=False), dtype=np.float64)
+        return seconds / 86400.0
+    if part == "weekday":
+        found = compute.day_of_week(times, count_from_zero=False)
+    else:
+        found = {"year": compute.year, "month": compute.month, "hour": compute.hour}[part](times)
+    return np.array(found.cast("float64"), dtype=np.float64)
+
+
+def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
+    """Return seconds of wall-clock time; each cell alone."""
+    types, compute, seconds = arrow("types"), arrow("compute"), arrow().timestamp("s")
+    column = plain(column)
+    stored = column.type
+    if types.is_null(stored):
+        return arrow().nulls(len(column), seconds)
+    if types.is_string(stored):
+        return _of_texts(column, format_of)
+    if types.is_timestamp(stored) and stored.tz is not None:
+        zone = getattr(type_of(declared), "tz", None) or stored.tz
+        _zone(zone)  # refuses what is none
+        column = compute.local_timestamp(column.cast(arrow().timestamp(stored.unit, tz=zone)))
+    elif not (types.is_timestamp(stored) or types.is_date(stored)):
+        # One cell can make doubles of all whole numbers, so which numbers they are is not said.
+        kind = "number" if arrow_kind(str(stored)) else str(stored).partition("[")[0]
+        raise InvalidInputError(f"{place} is of type {kind} and cannot be read as dates.")
+    if types.is_timestamp(column.type):  # a cast would cut towards 1970
+        column = compute.floor_temporal(column, unit="second")
+    return column.cast(seconds, safe=False)
+
+
+def _of_texts(column: Any, format_of: str) -> Any:
+    """Read texts as they are declared; fractions of a second are left out."""
+    compute = arrow("compute")
+    if format_of:
+        return compute.strptime(column, format=format_of, unit="s", error_is_null=True)
+    return read_as(compute.replace_substring_regex(column, r"[.][0-9]+$", ""), "timestamp[s]")
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(f"2000-01-01T00:00{name}").tzinfo
+    raise InvalidInputError(f"{name!r} is not a time zone; use a name such as 'Europe/Berlin'.")

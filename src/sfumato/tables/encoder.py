@@ -5,13 +5,13 @@ are marked, it becomes 0 and a second number 1/2. A category becomes ``1/√2`` 
 categories (and one more place for missing, where that is declared) and 0 else, so that two
 different categories lie as far apart as the two ends of a range. Every row of `a` numbers and `b`
 categories then has a length of at most ``√(a/4 + b/2)``, missing cells or not. Each record is
-encoded by itself: this costs no budget.
+encoded alone: this costs no budget.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import sys
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,11 +22,9 @@ from sklearn.utils import Tags
 from sfumato.core.constraints import Form, flag, known_bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import as_rows, checked_rows
-from sfumato.tables.columns import arrow_kind
-from sfumato.tables.facts import Feature
-from sfumato.tables.frames import column_names, is_table, table_from
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.cells import as_rows, checked_rows, column_names, is_table
+from sfumato.tables.columns import arrow, arrow_kind, type_of
+from sfumato.tables.schema import Feature, TableBounds
 
 Array = NDArray[np.float64]
 MARK = 0.5  # of a missing number: as far from the middle as the ends of the range
@@ -39,7 +37,7 @@ SMALL_GAP = 1e-3  # between a share that is asked for and the one that is chosen
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode records as rows of numbers by public bounds alone; it learns nothing from the rows.
 
-    Every private estimator uses this encoder on the data that it is given. Use it by itself in
+    Every private estimator uses this encoder on the data that it is given. Use it alone in
     pipelines, or to see what an estimator sees.
 
     Parameters
@@ -140,9 +138,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"the array has {rows.shape[1]}. Give the table itself."
                 )
             return self.row_bounds().clip(rows)
-        cells = bounds.cells(X)  # [Z6] each cell by itself, and so each row
-        pairs = zip(bounds.features, cells.T, strict=True)
-        return np.concatenate([self._block(feature, column) for feature, column in pairs], axis=1)
+        blocks = []
+        for feature, cells in zip(bounds.features, bounds.cells(X).T, strict=True):  # [Z6] alone
+            is_missing = np.isnan(cells)
+            if not feature.is_number:
+                rows = np.zeros((len(cells), len(self._numbers(feature))))
+                places = np.where(is_missing, rows.shape[1] - 1, cells).astype(np.intp)
+                known = ~is_missing | feature.missing
+                rows[known, places[known]] = ONE
+                blocks.append(rows)
+                continue
+            if self.scaled:
+                lower, upper = feature.range
+                middle = lower / 2 + upper / 2
+                numbers = (np.where(is_missing, middle, cells) - middle) / (upper - lower)
+                cells = np.clip(numbers, -0.5, 0.5)  # the ends may be rounded outwards
+            blocks.append(cells[:, None])
+            if self.scaled and feature.missing:
+                blocks.append(np.where(is_missing, MARK, 0.0)[:, None])
+        return np.concatenate(blocks, axis=1)
 
     @property
     def width(self) -> int:
@@ -168,7 +182,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if names is None:
                 names = [f"x{place}" for place in range(self.n_features_in_)]
             return np.array(list(names), dtype=object)
-        return np.array([name for f in bounds.features for name in self._names(f)], dtype=object)
+        found = [name for f in bounds.features for name, _, _ in self._numbers(f)]
+        return np.array(found, dtype=object)
 
     def row_bounds(self, labels: Any = None) -> Bounds:
         """Return the bounds of encoded records.
@@ -191,11 +206,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return Bounds(bounds.norm, bounds.lower, bounds.upper, labels)
         if labels is None and bounds.target is not None:
             labels = bounds.target.labels
-        corners = [corner for f in bounds.features for corner in self._corners(f)]
-        lower, upper = zip(*corners, strict=True)
+        numbers = [number for f in bounds.features for number in self._numbers(f)]
+        _, lower, upper = zip(*numbers, strict=True)
         if not self.scaled:
             return Bounds(lower=lower, upper=upper, labels=labels)
-        return Bounds(norm=self._norm(bounds), lower=lower, upper=upper, labels=labels)
+        n_numbers = sum(feature.is_number for feature in bounds.features)
+        n_categories = len(bounds.features) - n_numbers
+        norm = math.sqrt(n_numbers / 4 + n_categories / 2) * (1 + ROUNDING_MARGIN)  # [Z7]
+        return Bounds(norm=norm, lower=lower, upper=upper, labels=labels)
 
     def inverse_transform(self, X: Any, *, library: str = "pyarrow") -> Any:
         """Return rows of numbers as a table again.
@@ -216,16 +234,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         bounds = self._checked_bounds()
         rows = np.asarray(X, dtype=np.float64)
         if isinstance(bounds, Bounds):
-            scale = _middle_and_width(bounds) if self.scaled and bounds.has_ranges else None
-            return bounds.clip(rows if scale is None else rows * scale[1] + scale[0])
-        values, types, start = {}, {}, 0
+            if self.scaled and bounds.has_ranges:
+                middle, width = _middle_and_width(bounds)
+                rows = rows * width + middle
+            return bounds.clip(rows)
+        columns, start = [], 0
         for feature in bounds.features:
-            width = len(self._names(feature))
-            name = feature.source if feature.part == "time" else feature.name
-            values[name] = self._values(feature, rows[:, start : start + width])
-            types[name] = _type_of(feature)
-            start += width
-        return table_from(library, values, types)
+            block = rows[:, start : start + len(self._numbers(feature))]
+            start += block.shape[1]
+            if not feature.is_number:
+                places = choose_categories(block / ONE)
+                columns.append(np.where(places < len(feature.categories or ()), places, np.nan))
+                continue
+            lower, upper = feature.range
+            cells = block[:, 0]
+            if self.scaled:
+                cells = cells * (upper - lower) + (lower / 2 + upper / 2)
+            if block.shape[1] > 1:
+                share = block[:, 1] / MARK
+                is_missing = choose_categories(np.column_stack([1 - share, share])) == 1
+                cells = np.where(is_missing, np.nan, cells)
+            columns.append(cells)
+        return self.from_cells(np.column_stack(columns), library=library)
 
     def from_cells(self, cells: Array, *, library: str = "pyarrow") -> Any:
         """Return what `TableBounds.cells` reads as a table again.
@@ -242,95 +272,60 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         table
             With the declared types; parts of dates as columns of their own.
         """
-        bounds = self._checked_bounds()
+        home = sys.modules.get(library)
+        if home is None:
+            raise InvalidInputError(f"The rows were a table of {library}: import {library} first.")
+        bounds, columns = self._checked_bounds(), {}
         assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
-        values, types = {}, {}
         for feature, column in zip(bounds.features, cells.T, strict=True):
             name = feature.source if feature.part == "time" else feature.name
+            declared = feature.type if feature.part in ("", "time") else "int64"
             gone = np.isnan(column)
-            known = _written(feature, np.where(gone, 0.0, column))
-            values[name] = [None if g else v for g, v in zip(gone, known, strict=True)]
-            types[name] = _type_of(feature)
-        return table_from(library, values, types)
+            numbers = np.where(gone, 0.0, column)
+            numbers = feature.unscaled(numbers) if feature.is_number else numbers
+            kind = arrow_kind(declared)
+            if feature.categories is not None:
+                places = np.rint(numbers).astype(np.intp)
+                values: list[Any] = [feature.categories[place] for place in places]
+            elif feature.part == "time":
+                values = (numbers * 86400).astype("datetime64[s]").tolist()
+            elif kind in ("i", "u"):
+                limits = np.iinfo(declared)
+                # The largest double below 2**64 is not its last whole number; 2048 lie between.
+                highest = np.nextafter(float(limits.max), 0) if limits.bits == 64 else limits.max
+                inside = np.rint(np.clip(numbers, limits.min, highest))
+                values = inside.astype(limits.dtype).tolist()
+            else:
+                values = (numbers >= 0.5 if kind == "b" else numbers).tolist()
+            known = [None if g else v for g, v in zip(gone, values, strict=True)]
+            columns[name] = arrow().array(known).cast(type_of(declared))
+        table = arrow().table(columns)
+        if library == "pandas":
+            return table.to_pandas()
+        return home.from_arrow(table) if library == "polars" else table
 
     @property
     def are_scores(self) -> NDArray[np.bool_]:
         """Which numbers of a row are scores of categories or marks of missing cells."""
         bounds = self._checked_bounds()
         assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
-        return np.array(
-            [
-                place > 0 or not feature.is_number
-                for feature in bounds.features
-                for place in range(len(self._names(feature)))
-            ]
-        )
+        found = [
+            place > 0 or not feature.is_number
+            for feature in bounds.features
+            for place in range(len(self._numbers(feature)))
+        ]
+        return np.array(found)
 
-    # One feature ------------------------------------------------------------------------------
-
-    def _block(self, feature: Feature, cells: Array) -> Array:
-        """Return the numbers of one feature of all records."""
-        is_missing = np.isnan(cells)
+    def _numbers(self, feature: Feature) -> list[tuple[str, float, float]]:
+        """Return name and range of each number that a feature becomes."""
+        is_marked = feature.missing and self.scaled
         if not feature.is_number:
-            rows = np.zeros((len(cells), len(self._names(feature))))
-            places = np.where(is_missing, rows.shape[1] - 1, cells).astype(np.intp)
-            known = ~is_missing | feature.missing
-            rows[known, places[known]] = ONE
-            return rows
-        if not self.scaled:
-            return cells[:, None]
-        lower, upper = feature.range
-        middle = lower / 2 + upper / 2
-        numbers = (np.where(is_missing, middle, cells) - middle) / (upper - lower)
-        numbers = np.clip(numbers, -0.5, 0.5)  # the ends may be rounded outwards
-        if not feature.missing:
-            return numbers[:, None]
-        return np.column_stack([numbers, np.where(is_missing, MARK, 0.0)])
-
-    def _names(self, feature: Feature) -> list[str]:
-        if not feature.is_number:
-            assert feature.categories is not None  # noqa: S101 - it is a category
-            found = [f"{feature.name}={value}" for value in feature.categories]
-        else:
-            found = [feature.name]
-        return [*found, f"{feature.name} missing"] if self._is_marked(feature) else found
-
-    def _is_marked(self, feature: Feature) -> bool:
-        return feature.missing and self.scaled
-
-    def _corners(self, feature: Feature) -> Iterator[tuple[float, float]]:
-        """Yield the range of each number of a feature."""
-        if not feature.is_number:
-            yield from [(0.0, ONE)] * len(self._names(feature))
-            return
-        yield (-0.5, 0.5) if self.scaled else feature.range
-        if self._is_marked(feature):
-            yield 0.0, MARK
-
-    def _norm(self, bounds: TableBounds) -> float:
-        """Greatest length of an encoded record."""
-        n_numbers = sum(feature.is_number for feature in bounds.features)
-        n_categories = len(bounds.features) - n_numbers
-        return math.sqrt(n_numbers / 4 + n_categories / 2) * (1 + ROUNDING_MARGIN)  # [Z7]
-
-    def _values(self, feature: Feature, rows: Array) -> list[Any]:
-        """Read numbers of records as cells of a table; None for missing."""
-        if not feature.is_number:
-            assert feature.categories is not None  # noqa: S101 - it is a category
-            options = [*feature.categories, None]
-            return [options[place] for place in choose_categories(rows / ONE)]
-        lower, upper = feature.range
-        cells = rows[:, 0]
-        if self.scaled:
-            cells = cells * (upper - lower) + (lower / 2 + upper / 2)
-        found = _written(feature, cells)
-        if self._is_marked(feature):
-            share = rows[:, 1] / MARK
-            missing = choose_categories(np.column_stack([1 - share, share])) == 1
-            found = [None if gone else value for gone, value in zip(missing, found, strict=True)]
-        return found
-
-    # Bounds -----------------------------------------------------------------------------------
+            values = [f"{feature.name}={value}" for value in feature.categories or ()]
+            names = [*values, f"{feature.name} missing"] if is_marked else values
+            return [(name, 0.0, ONE) for name in names]
+        lower, upper = (-0.5, 0.5) if self.scaled else feature.range
+        found = [(feature.name, lower, upper)]
+        return [*found, (f"{feature.name} missing", 0.0, MARK)] if is_marked else found
 
     def _checked_bounds(self) -> TableBounds | Bounds:
         bounds = self.bounds
@@ -367,41 +362,6 @@ def _middle_and_width(bounds: Bounds) -> tuple[Array, Array]:
     return box[0] / 2 + box[1] / 2, box[1] - box[0]
 
 
-def _written(feature: Feature, cells: Array) -> list[Any]:
-    """Return cells, none of them missing, as values of a table."""
-    if not feature.is_number:
-        assert feature.categories is not None  # noqa: S101 - it is a category
-        return [feature.categories[place] for place in cells.astype(np.intp)]
-    numbers = feature.unscaled(cells)
-    if feature.categories is not None:
-        return [feature.categories[place] for place in np.rint(numbers).astype(np.intp)]
-    found: list[Any] = _typed(numbers, feature).tolist()
-    return found
-
-
-def _type_of(feature: Feature) -> str:
-    """Name the type of a feature that is written to a table."""
-    if not feature.part:
-        return feature.type
-    return {"time": feature.type}.get(feature.part, "int64")
-
-
-def _typed(numbers: Array, feature: Feature) -> NDArray[Any]:
-    """Return numbers as the kind of their column; whole ones inside the range of their type."""
-    declared = _type_of(feature)
-    if feature.part == "time":
-        return np.asarray((numbers * 86400).astype("datetime64[s]"))
-    kind = arrow_kind(declared)
-    if kind == "b":
-        return np.asarray(numbers >= 0.5)
-    if kind not in ("i", "u"):
-        return numbers
-    limits = np.iinfo(declared)
-    # The largest double below 2**64 is not its last whole number; steps of 2048 lie between.
-    highest = np.nextafter(float(limits.max), 0) if limits.bits == 64 else limits.max
-    return np.rint(np.clip(numbers, limits.min, highest)).astype(limits.dtype)
-
-
 def choose_categories(scores: Array) -> NDArray[np.intp]:
     """Assign each row the category of the highest ``score + offset``.
 
@@ -417,7 +377,8 @@ def choose_categories(scores: Array) -> NDArray[np.intp]:
     offsets = np.zeros(scores.shape[1])
     for _ in range(MAX_SWEEPS):
         moved = scores + offsets
-        if _max_gap(moved, shares) <= max(SMALL_GAP, 1 / len(scores)):
+        chosen = np.bincount(moved.argmax(axis=1), minlength=len(shares)) / len(scores)
+        if np.abs(chosen - shares).max() <= max(SMALL_GAP, 1 / len(scores)):
             break
         for category, share in enumerate(shares):
             moved[:, category] = -np.inf
@@ -425,8 +386,3 @@ def choose_categories(scores: Array) -> NDArray[np.intp]:
             offsets[category] = np.quantile(lead, share)
             moved[:, category] = scores[:, category] + offsets[category]
     return np.asarray((scores + offsets).argmax(axis=1), dtype=np.intp)
-
-
-def _max_gap(scores: Array, shares: Array) -> float:
-    chosen = np.bincount(scores.argmax(axis=1), minlength=len(shares)) / len(scores)
-    return float(np.abs(chosen - shares).max())

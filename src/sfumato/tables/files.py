@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,22 +15,23 @@ from typing import Any, BinaryIO
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables import checksums
 from sfumato.tables.columns import arrow, is_text, read_as, type_of
-from sfumato.tables.lines import (
-    OTHER_FORMATS,
-    common_numbers,
-    count_lines,
+from sfumato.tables.stores import STORES, open_store, place_of, schema_of
+from sfumato.tables.text import (
+    BLOCK_BYTES,
+    DELIMITERS,
+    NOT_TEXT,
+    PLAIN_TEXT,
+    TextFormat,
     csv_batches,
     csv_header,
+    guess_csv_types,
     json_batches,
-    json_names,
-    odd_line,
-    opened,
+    json_records,
+    open_text,
+    read_blocks,
+    sniff_text,
 )
-from sfumato.tables.notes import metadata_beside, note_of
-from sfumato.tables.stores import STORES, Store, opened_store, place_of
-from sfumato.tables.text import DELIMITERS, PLAIN_TEXT, TextFormat, encoding_of, sniffed
 
 FORMATS = {
     ".csv": "csv",
@@ -41,32 +42,32 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-PACKED = (".gz", ".zst")
+COMPRESSED = (".gz", ".zst")
 MAX_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
-BATCH_BYTES = 2**24
-WHOLE_BYTES = 2**28  # a text file up to this size is read as a whole, its types from all rows
 MAX_HEADER_BYTES = 2**22
-SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
 # Raised besides Arrow's own errors.
 OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
 BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
-DATES = ("date", "timestamp", "string")
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
-
-
-def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Return whether the name says that a file is packed."""
-    return Path(path).suffix in PACKED
+# Neither Feather nor the end of a Parquet file has checksums of its own, so a flipped bit there
+# could change cells, types or the guarantee unseen. The tables that Sfumato writes carry the
+# SHA-256 of their bytes, with the places of the checksum itself filled with zeros, under two names,
+# so that damage to one of them does not hide it.
+DIGEST = b"sha256 of this file, these digits as zeros: "
+NO_DIGEST = DIGEST + b"0" * 64
+CHECKSUMS = {b"sfumato-checksum": NO_DIGEST, b"checksum-of-sfumato": NO_DIGEST}
+NOTE_CHECKSUM = "sha256 of the rest"
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the format that the suffix names."""
     file, _ = place_of(path)
-    suffix = (file.with_suffix("") if is_packed(file) else file).suffix.lower()
-    if suffix in STORES and not is_packed(file):
+    is_compressed = file.suffix in COMPRESSED
+    suffix = (file.with_suffix("") if is_compressed else file).suffix.lower()
+    if suffix in STORES and not is_compressed:
         return "store"
-    if suffix not in FORMATS or (is_packed(file) and FORMATS[suffix] not in ("csv", "jsonl")):
+    if suffix not in FORMATS or (is_compressed and FORMATS[suffix] not in ("csv", "jsonl")):
         if file.is_dir():
             raise InvalidInputError(f"'{path}' is a folder, not a table. Name a file in it.")
         known = ", ".join([*FORMATS, *STORES])
@@ -87,7 +88,7 @@ class TableFile:
         behind a colon, ``hospital.duckdb:patients``.
     types : mapping of str to str, optional
         Declared types of columns, by their Arrow names. Every cell of such a column is read as
-        its type, by itself: one that is not is missing. Stored dates and times stay as they are
+        its type, alone: one that is not is missing. Stored dates and times stay as they are
         where a date, a time or a text is declared. Without declared types, those of a text file
         are read off its cells.
     text : TextFormat, optional
@@ -99,7 +100,7 @@ class TableFile:
     Notes
     -----
     With declared types no cell and no line makes reading fail, changes how another one is read, or
-    changes the number of rows (see `sfumato.tables.lines`); a file that is damaged as a whole, or
+    changes the number of rows (see `sfumato.tables.text`); a file that is damaged as a whole, or
     whose header lacks a column, is an error. Errors of Arrow quote cells; here they are reported
     without them.
     """
@@ -115,7 +116,6 @@ class TableFile:
         self.path = Path(path)
         self.format = format_of(path)
         self.types = dict(types or {})
-        self.guess = guess
         tabs = ".tsv" in self.path.suffixes
         self.text = text or (TextFormat(delimiter="\t") if tabs else PLAIN_TEXT)
         for declared in self.types.values():
@@ -123,10 +123,16 @@ class TableFile:
         file, _ = place_of(path)
         if not file.is_file():
             raise InvalidInputError(f"There is no file '{file}'.")
-        if file.stat().st_size == 0 and not self._has_no_header:
+        is_declared = bool(self.types) or not guess
+        # Names in JSON lines are told by records, so that none of them may be an error.
+        may_be_empty = is_declared and self.format == "jsonl"
+        if file.stat().st_size == 0 and not may_be_empty:
             raise InvalidInputError(f"The file '{file}' is empty.")
-        self._refuse_odd_header()
-        self.schema = self._checked_schema()
+        with self._reported():
+            self.schema = self._read_schema(declared=is_declared)
+        if not len(self.schema) and not may_be_empty:
+            raise InvalidInputError(f"The table '{self.path}' has no columns.")
+        self._check_names(self.schema.names)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -143,18 +149,13 @@ class TableFile:
     @classmethod
     def sniffed(cls, path: str | os.PathLike[str], **known: Any) -> TableFile:
         """Open a table as its lines suggest, but for what is known; for the eyes of its owner."""
-        place = Path(path)
-        if format_of(path) != "csv" or not place.is_file():
+        if format_of(path) != "csv" or not Path(path).is_file():
             return cls(path)
         try:
-            with opened(place) as file:
-                known = {"encoding": known.get("encoding") or encoding_of(file)} | known
-            with opened(place) as file:
-                sample = file.read(SAMPLE_BYTES)
-        except (OSError, EOFError, zlib.error, InvalidInputError) as error:
+            text = sniff_text(Path(path), **known)
+        except (OSError, EOFError, zlib.error) as error:
             raise InvalidInputError(f"The file '{path}' cannot be read: {error}.") from None
-        whole = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE_BYTES else sample
-        return cls(path, text=sniffed(whole, **known) if whole.strip() else None)
+        return cls(path, text=text)
 
     def count_rows(self) -> int:
         """Return the number of rows; formats of text are read for it."""
@@ -162,17 +163,18 @@ class TableFile:
             if self.format == "parquet":
                 return int(self._parquet().metadata.num_rows)
             if self.format == "store":
-                return self._store.count_rows()
-            if self._is_read_by_lines:
-                return count_lines(self.path, header=self.format == "csv")
-            return sum(len(batch) for batch in self._arrow_batches([]))
+                return int(self._store.count_rows())
+            if self.format == "feather":
+                return sum(len(batch) for batch in self._batches([]))
+            blocks = read_blocks(self.path, header=self.format == "csv")
+            return sum(block.count(b"\n") for block in blocks)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield the rows in tables of at most some ten thousand rows, read one at a time."""
         names = self.schema.names if columns is None else list(columns)
         self.require_readable(names)  # a fact about types, before any cell is read
         with self._reported():
-            for batch in self._arrow_batches(names):
+            for batch in self._batches(names):
                 if len(batch):
                     yield self._typed(batch.select(names))
 
@@ -182,19 +184,34 @@ class TableFile:
         if tables:
             return arrow().concat_tables(tables)
         if may_be_empty:
-            names = self.schema.names if columns is None else columns
-            return self._no_rows(names)
+            return self._no_rows(self.schema.names if columns is None else columns)
         raise InvalidInputError(f"The table '{self.path}' has no rows.")
 
     def require_readable(self, columns: Sequence[str]) -> None:
         """Refuse a table that lacks a column, or stores it as what cannot be read as declared."""
         self.require(columns)
-        if not self._is_read_by_lines:
-            self._no_rows(columns)
+        self._no_rows(columns)
 
-    def _no_rows(self, names: Sequence[str]) -> Any:
-        nothing = {name: arrow().nulls(0, self.schema.field(name).type) for name in names}
-        return self._typed(arrow().table(nothing))
+    def require(self, names: Sequence[str]) -> None:
+        """Raise unless the table has all these columns."""
+        known = self.schema.names
+        for name in names:
+            if name in known:
+                continue
+            shown = ", ".join(map(repr, known[:12]))
+            shown += f" and {len(known) - 12} more" if len(known) > 12 else ""
+            hint = ""
+            other = [d for d in DELIMITERS if d != self.text.delimiter and d in "".join(known)]
+            if self.format == "csv" and len(known) == 1 and other:
+                hint = (
+                    f" It is read with the delimiter {self.text.delimiter!r}; '--read "
+                    f"delimiter={other[0]}' reads it with another one."
+                )
+            elif len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
+                hint = " The first line of a table must contain the names of its columns."
+            raise InvalidInputError(
+                f"The table '{self.path}' has no column {name!r}. It has: {shown}.{hint}"
+            )
 
     def metadata(self) -> dict[str, Any] | None:
         """Return what `write_table` stored along with the rows, if it did."""
@@ -205,60 +222,54 @@ class TableFile:
             found: dict[str, Any] = json.loads(stored)
         return found
 
-    # How each format is read ------------------------------------------------------------------
-
-    @property
-    def _is_read_by_lines(self) -> bool:
-        return (bool(self.types) or not self.guess) and self.format in ("csv", "jsonl")
-
-    @property
-    def _has_no_header(self) -> bool:
-        # Names in JSON lines are told by records, so that none of them may be an error.
-        return self._is_read_by_lines and self.format == "jsonl"
-
-    def _checked_schema(self) -> Any:
-        with self._reported():
-            schema = self._read_schema()
-            names = schema.names if len(schema) <= MAX_COLUMNS else []
-        if not len(schema) and not self._has_no_header:
-            raise InvalidInputError(f"The table '{self.path}' has no columns.")
-        if len(schema) > MAX_COLUMNS:
-            raise InvalidInputError(_too_wide(self.path, len(schema)))
-        if len(set(names)) != len(schema):
+    def _check_names(self, names: Sequence[str]) -> None:
+        if len(names) > MAX_COLUMNS:
+            raise InvalidInputError(
+                f"The table '{self.path}' has {len(names)} columns or more; at most {MAX_COLUMNS} "
+                "can be used. Keep the columns that matter."
+            )
+        if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidInputError(
                 f"The table '{self.path}' has two columns named {twice!r}. Rename one of them."
             )
-        return schema
 
-    def _read_schema(self) -> Any:
-        if self._is_read_by_lines:
-            names = (
-                dict.fromkeys([*self.types, *json_names(self.path, MAX_COLUMNS - len(self.types))])
-                if self._has_no_header
-                else csv_header(self.path, MAX_HEADER_BYTES, self.text)
-            )
-            declared = [(name, type_of(self.types.get(name, "string"))) for name in names]
-            return arrow().schema(declared)
+    def _read_schema(self, *, declared: bool) -> Any:
         if self.format == "parquet":
             file = self._parquet()
-            self._refuse_other_bytes(file.metadata.metadata)
+            self._check_digest(file.metadata.metadata)
             return file.schema_arrow
         if self.format == "feather":
             with arrow().OSFile(str(self.path)) as source:  # a map of a file cut short would crash
                 schema = arrow("ipc").open_file(source).schema
-            self._refuse_other_bytes(schema.metadata)
+            self._check_digest(schema.metadata)
             return schema
         if self.format == "store":
-            return self._store.schema(declared=bool(self.types) or not self.guess)
-        if self._is_small:
-            self._whole = self._read_text()
-            return self._whole.schema
-        return self._open_text().schema
-
-    @cached_property
-    def _store(self) -> Store:
-        return opened_store(self.path)
+            return self._store.schema(declared=declared)
+        with open_text(self.path) as text:
+            line = text.readline(MAX_HEADER_BYTES)
+        for mark, told in NOT_TEXT.items():  # the first line of JSON is a record
+            if line.startswith(mark) and not (declared and self.format == "jsonl"):
+                raise InvalidInputError(f"The file '{self.path}' cannot be read: {told}.")
+        if self.format == "csv":
+            if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
+                raise InvalidInputError(
+                    f"The first line of '{self.path}' has carriage returns inside it. Save the "
+                    "table with lines that end in a line feed, as Unix or Windows writes them."
+                )
+            names = csv_header(self.path, line, self.text)
+            self._check_names(names)
+            types = self.types if declared else guess_csv_types(self.path, names, self.text)
+            return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
+        if declared:  # the names of the first record, besides those that are declared
+            first = next(json_records(self.path), [{}])[0]
+            keys = list(first)[: MAX_COLUMNS - len(self.types)]
+            names = list(dict.fromkeys([*self.types, *keys]))
+            types = self.types
+            return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
+        names = list(dict.fromkeys(k for each in json_records(self.path) for r in each for k in r))
+        rows = ([r.get(k) for k in names] for each in json_records(self.path) for r in each)
+        return schema_of(names, rows)
 
     def _parquet(self) -> Any:
         # One group of rows at a time: read ahead, the whole file would gather in memory.
@@ -266,124 +277,66 @@ class TableFile:
             self.path, pre_buffer=False, page_checksum_verification=True
         )
 
-    def _refuse_other_bytes(self, metadata: Mapping[bytes, bytes] | None) -> None:
-        if not all(checksums.holds(self.path, each) for each in checksums.found_in(metadata)):
-            raise InvalidInputError(
-                f"The file '{self.path}' is damaged: its checksum does not match."
-            )
+    @cached_property
+    def _store(self) -> Any:
+        return open_store(self.path)
 
-    def _arrow_batches(self, names: list[str]) -> Iterator[Any]:
-        table = arrow().Table
-        if self._is_read_by_lines:
-            types = {name: self.types.get(name, "string") for name in names}
-            yield from (
-                csv_batches(self.path, self.schema.names, types, self.text)
-                if self.format == "csv"
-                else json_batches(self.path, types)
-            )
-        elif self.format == "parquet":
+    def _check_digest(self, metadata: Mapping[bytes, bytes] | None) -> None:
+        """Refuse a file that is not, byte by byte, the one that its checksum was made of."""
+        for noted in {(metadata or {})[key] for key in CHECKSUMS if key in (metadata or {})}:
+            digest, seen = hashlib.sha256(), b""
+            with self.path.open("rb") as file:
+                while block := file.read(BLOCK_BYTES):
+                    seen = (seen + block).replace(noted, NO_DIGEST)
+                    sure = max(0, len(seen) - len(noted) + 1)  # beyond it, one may have begun
+                    digest.update(seen[:sure])
+                    seen = seen[sure:]
+            digest.update(seen)
+            if len(noted) != len(NO_DIGEST) or noted != DIGEST + digest.hexdigest().encode():
+                raise InvalidInputError(
+                    f"The file '{self.path}' is damaged: its checksum does not match."
+                )
+
+    def _batches(self, names: list[str]) -> Iterator[Any]:
+        if self.format == "csv":
+            types = {name: plain_type(self.schema.field(name).type) for name in names}
+            yield from csv_batches(self.path, self.schema.names, types, self.text)
+        elif self.format == "jsonl":
+            types = {name: plain_type(self.schema.field(name).type) for name in names}
+            yield from json_batches(self.path, types)
+        elif self.format == "store":
+            yield from self._store.batches(names)
+        else:
+            for batch in self._stored_batches(names):
+                for column in batch.columns:
+                    _check_buffers(column)
+                yield arrow().Table.from_batches([batch])
+
+    def _stored_batches(self, names: list[str]) -> Iterator[Any]:
+        if self.format == "parquet":
             file = self._parquet()
             for group in range(file.num_row_groups):
-                batches = file.iter_batches(
+                yield from file.iter_batches(
                     BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
                 )
-                yield from map(_checked, batches)
-        elif self.format == "feather":
+        else:
             with arrow().OSFile(str(self.path)) as source:
                 reader = arrow("ipc").open_file(source)
                 for number in range(reader.num_record_batches):
-                    yield _checked(reader.get_batch(number).select(names))
-        elif self.format == "store":
-            yield from self._store.batches(names)
-        elif self._is_small:
-            yield from (table.from_batches([batch]) for batch in self._whole.to_batches(BATCH_ROWS))
-        else:
-            yield from (table.from_batches([batch]) for batch in self._open_text())
+                    yield reader.get_batch(number).select(names)
 
-    # Text whose types are not declared: Arrow finds them.
-
-    @property
-    def _is_small(self) -> bool:
-        return self.format == "jsonl" or self.path.stat().st_size <= WHOLE_BYTES
-
-    def _read_text(self) -> Any:
-        if self.format == "jsonl":
-            return arrow("json").read_json(self.path)
-        found = arrow("csv").read_csv(self.path, **self._reading())
-        if len(found) < count_lines(self.path, header=True, blank=False):
-            raise InvalidInputError(
-                f"The file '{self.path}' has line breaks inside quoted cells, or a quote that is "
-                "not closed. Each line is read as one record: close the quote, remove the line "
-                "breaks, or save the table as Parquet."
-            )
-        return _with_groups(found, self.text)
-
-    def _open_text(self) -> Any:
-        return arrow("csv").open_csv(self.path, **self._reading(block_size=BATCH_BYTES))
-
-    def _reading(self, **options: Any) -> dict[str, Any]:
-        csv, text = arrow("csv"), self.text
-        usual = csv.ConvertOptions().null_values
-        return {
-            "read_options": csv.ReadOptions(encoding=text.encoding, **options),
-            "parse_options": csv.ParseOptions(delimiter=text.delimiter, quote_char=text.quote),
-            "convert_options": csv.ConvertOptions(
-                strings_can_be_null=True,
-                decimal_point=text.decimal,
-                null_values=[*usual, *text.missing],
-            ),
-        }
-
-    def _refuse_odd_header(self) -> None:
-        """Look at the first line of a text file: Arrow takes long for very many columns."""
-        if self.format == "csv":
-            with self._reported(), opened(self.path) as file:
-                line = file.readline(MAX_HEADER_BYTES)
-            if line.startswith(OTHER_FORMATS):
-                raise InvalidInputError(
-                    f"The file '{self.path}' is of another format than its name says."
-                )
-            if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
-                raise InvalidInputError(
-                    f"The first line of '{self.path}' has carriage returns inside it. Save the "
-                    "table with lines that end in a line feed, as Unix or Windows writes them."
-                )
-            n_columns = line.count(self.text.delimiter.encode()) + 1
-            if n_columns > MAX_COLUMNS:
-                raise InvalidInputError(_too_wide(self.path, n_columns))
-
-    # Checks and messages ----------------------------------------------------------------------
-
-    def require(self, names: Sequence[str]) -> None:
-        """Raise unless the table has all these columns."""
-        for name in names:
-            if name not in self.schema.names:
-                raise InvalidInputError(
-                    f"The table '{self.path}' has no column {name!r}. It has: "
-                    f"{_listed(self.schema.names)}.{self._other_header()}"
-                )
-
-    def _other_header(self) -> str:
-        """Return a hint where what should be names of columns looks like something else."""
-        names = self.schema.names
-        if self.format == "csv" and len(names) == 1:
-            others = [d for d in DELIMITERS if d != self.text.delimiter and d in names[0]]
-            if others:
-                return (
-                    f" It is read with the delimiter {self.text.delimiter!r}; '--read "
-                    f"delimiter={others[0]}' reads it with another one."
-                )
-        if len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names):
-            return ""
-        return " The first line of a table must contain the names of its columns."
+    def _no_rows(self, names: Sequence[str]) -> Any:
+        nothing = {name: arrow().nulls(0, self.schema.field(name).type) for name in names}
+        return self._typed(arrow().table(nothing))
 
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
-            usual = plain_type(self.schema.field(field.name).type)
-            declared = self.types.get(field.name, usual)
+            declared = plain_type(self.schema.field(field.name).type)
+            declared = self.types.get(field.name, declared)
             # Of whatever type, as long as nobody wants another: but a text may be none, and dates
             # of any kind are left to `part_of`, for one cell can make times of all days.
-            is_date = declared.startswith(DATES) and str(field.type).startswith(DATES[:-1])
+            times = ("date", "timestamp")
+            is_date = declared.startswith((*times, "string")) and str(field.type).startswith(times)
             if (declared != str(field.type) and not is_date) or is_text(field.type):
                 place = f"The column {field.name!r} of '{self.path}'"
                 column = read_as(table.column(index), declared, place)
@@ -398,44 +351,18 @@ class TableFile:
         except InvalidInputError:
             raise
         except (arrow().ArrowException, OSError, *OF_DAMAGED_FILES) as error:
-            raise InvalidInputError(self._told_error(error)) from None
-
-    def _told_error(self, error: Exception) -> str:
-        start = f"The file '{self.path}' cannot be read as {self.format}"
-        if isinstance(error, OSError) and error.errno is not None:
-            return f"{start}: {error.strerror}."
-        if isinstance(error, MemoryError):
-            return f"{start}: it is damaged, or needs more memory than there is."
-        message = str(error)
-        line = (
-            odd_line(self.path, self.format, self.text) if self.format in ("csv", "jsonl") else ""
-        )
-        if "Expected" in message and "columns" in message:
-            return f"{start}: not all lines have as many fields as the first.{line}"
-        if "changed from" in message:
-            return f"{start}: a column contains values of several types.{line}"
-        return f"{start}: it is damaged, or has a different format from what its name says.{line}"
-
-
-def _with_groups(table: Any, text: TextFormat) -> Any:
-    """Read columns of numbers with groups of digits, which Arrow takes for texts."""
-    for place, field in enumerate(table.schema if text.thousands else ()):
-        if str(field.type) == "string":
-            with contextlib.suppress(arrow().ArrowException):
-                numbers = common_numbers(table.column(place), text).cast("double")
-                table = table.set_column(place, field.name, numbers)
-    return table
-
-
-def _checked(batch: Any) -> Any:
-    """Return a batch whose buffers hold what their types need, or raise: the file is damaged."""
-    for column in batch.columns:
-        _check_buffers(column)
-    return arrow().Table.from_batches([batch])
+            told = "it is damaged, or has a different format from what its name says"
+            if isinstance(error, MemoryError):
+                told = "it is damaged, or needs more memory than there is"
+            elif isinstance(error, OSError) and error.errno is not None:
+                told = str(error.strerror)
+            raise InvalidInputError(
+                f"The file '{self.path}' cannot be read as {self.format}: {told}."
+            ) from None
 
 
 def _check_buffers(column: Any) -> None:
-    """Look at places and lengths alone: what stands in a cell is a matter of that cell."""
+    """Refuse a damaged file by places and lengths alone: what a cell holds is its own matter."""
     pa, types, kind = arrow(), arrow("types"), column.type
     if isinstance(kind, pa.BaseExtensionType):
         _check_buffers(column.storage)
@@ -451,32 +378,15 @@ def _check_buffers(column: Any) -> None:
         column.validate(full=types.is_nested(kind) or is_text(kind))
 
 
-def _too_wide(path: Path, n_columns: int) -> str:
-    return (
-        f"The table '{path}' has {n_columns} columns or more; at most {MAX_COLUMNS} can be used. "
-        "Keep the columns that matter."
-    )
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
 def plain_type(declared: Any) -> str:
-    """Name a type of Arrow by the plain type that its values are read as."""
+    """Return the name of the plain type that values of a type of Arrow are read as."""
     types = arrow("types")
     if types.is_dictionary(declared):
         return plain_type(declared.value_type)
     if types.is_decimal(declared):
         return "double"
-    if (
-        types.is_large_string(declared)
-        or types.is_string(declared)
-        or types.is_string_view(declared)
-    ):
-        return "string"
-    return str(declared)
+    is_text = any(getattr(types, f"is_{kind}")(declared) for kind in BYTES_OF)
+    return "string" if is_text else str(declared)
 
 
 # Writing --------------------------------------------------------------------------------------
@@ -489,56 +399,68 @@ def write_table(
     kind = format_of(path)
     if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")
-    own = {
-        key: v for key, v in (table.schema.metadata or {}).items() if key not in checksums.BLANKS
-    }
+    own = {key: v for key, v in (table.schema.metadata or {}).items() if key not in CHECKSUMS}
+    is_beside = metadata is not None and kind in ("csv", "jsonl")
+    if metadata is not None and not is_beside:
+        own[METADATA] = json.dumps(metadata).encode()
     table = table.replace_schema_metadata(own)
-    if metadata is not None and kind in ("parquet", "feather"):
-        stored = {METADATA: json.dumps(metadata).encode()}
-        table = table.replace_schema_metadata({**own, **stored})
-    if metadata is None or kind in ("parquet", "feather"):
+    if metadata is None or not is_beside:
         with atomic_write(path) as file:
-            _writer(path, kind)(table, file)
+            _write(table, file, kind, path)
         return None
     beside = metadata_beside(path)
     with atomic_write(beside) as note:  # renamed only after the table
         note.write(note_of(metadata))
         with atomic_write(path) as file:
-            _writer(path, kind)(table, file)
+            _write(table, file, kind, path)
     return beside
 
 
-def _writer(path: str | os.PathLike[str], kind: str) -> Callable[[Any, BinaryIO], None]:
-    return _write_tabs if Path(path).suffix.lower() == ".tsv" else _WRITERS[kind]
-
-
-def _write_tabs(table: Any, file: BinaryIO) -> None:
-    arrow("csv").write_csv(table, file, arrow("csv").WriteOptions(delimiter="\t"))
-
-
-def _write_lines(table: Any, file: BinaryIO) -> None:
-    for row in table.to_pylist():
-        file.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
-
-
-def _write_parquet(table: Any, file: BinaryIO) -> None:
+def _write(table: Any, file: BinaryIO, kind: str, path: str | os.PathLike[str]) -> None:
     content = io.BytesIO()
-    with arrow("parquet").ParquetWriter(content, table.schema, write_page_checksum=True) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata(checksums.BLANKS)
-    file.write(checksums.with_checksum(content.getvalue()))
+    if kind == "csv":
+        delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
+        options = arrow("csv").WriteOptions(delimiter=delimiter)
+        arrow("csv").write_csv(table, file, options)
+    elif kind == "jsonl":
+        for row in table.to_pylist():
+            file.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
+    elif kind == "parquet":
+        parquet = arrow("parquet")
+        with parquet.ParquetWriter(content, table.schema, write_page_checksum=True) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(CHECKSUMS)
+    else:
+        noted = {**(table.schema.metadata or {}), **CHECKSUMS}
+        arrow("feather").write_feather(table.replace_schema_metadata(noted), content)
+    written = content.getvalue()
+    file.write(written.replace(NO_DIGEST, DIGEST + hashlib.sha256(written).hexdigest().encode()))
 
 
-def _write_feather(table: Any, file: BinaryIO) -> None:
-    metadata = {**(table.schema.metadata or {}), **checksums.BLANKS}
-    content = io.BytesIO()
-    arrow("feather").write_feather(table.replace_schema_metadata(metadata), content)
-    file.write(checksums.with_checksum(content.getvalue()))
+# The note beside a table of text, which cannot carry its guarantee itself; with a checksum.
 
 
-_WRITERS: dict[str, Callable[[Any, BinaryIO], None]] = {
-    "csv": lambda table, file: arrow("csv").write_csv(table, file),
-    "parquet": _write_parquet,
-    "feather": _write_feather,
-    "jsonl": _write_lines,
-}
+def metadata_beside(path: str | os.PathLike[str]) -> Path:
+    """Return the file that carries the guarantee of a table of text."""
+    return Path(path).with_name(Path(path).name + ".guarantee.json")
+
+
+def note_of(metadata: Mapping[str, Any]) -> bytes:
+    """Write a note."""
+    plain = {name: value for name, value in metadata.items() if name != NOTE_CHECKSUM}
+    checksum = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({**plain, NOTE_CHECKSUM: checksum}, indent=2) + "\n").encode()
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """Read a note; one that was changed would promise something else."""
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"'{path}' is not a note of a guarantee, or is damaged.")
+    if json.loads(note_of(found)) != found:
+        raise InvalidInputError(f"The file '{path}' is damaged: its checksum does not match.")
+    found.pop(NOTE_CHECKSUM)
+    return dict(found)

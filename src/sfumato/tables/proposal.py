@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, arrow_kind
-from sfumato.tables.dates import is_date
-from sfumato.tables.facts import Column, Target
+from sfumato.tables.columns import arrow, arrow_kind, is_date
 from sfumato.tables.files import TableFile
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds, Target
 
 MAX_CATEGORIES = 50
 MAX_LABELS = 1000
@@ -40,7 +38,15 @@ ID_TEXT = re.compile(r"[A-Za-z]{0,4}[-_]?\d{3,}")  # as in P00123
 NUMBER_TEXT = re.compile(r"[+-]?\d[\d.,' ]*")
 DATE_TEXT = re.compile(r"\d{1,4}([./-])\s?\d{1,2}\1\s?\d{2,4}([T ].*)?")
 MOSTLY = 0.6
-DATE_FORMATS = ("%d.%m.%Y", "%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
+DATE_FORMATS = (
+    "%d.%m.%Y",
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d-%m-%Y",
+    "%Y-%m-%dT%H:%M:%S",
+)
 
 
 @dataclass
@@ -60,49 +66,35 @@ class ColumnSummary:
 
     def see(self, values: Any) -> None:
         """Take note of another batch of the column."""
-        compute = arrow("compute")
+        pa, compute, kind = arrow(), arrow("compute"), arrow_kind(self.type)
         self.missing += values.null_count
         present = values.drop_null()
-        kind = arrow_kind(self.type)
+        ends = []  # of numbers, or of years
         if kind in tuple("iuf"):
             numbers = np.asarray(present.cast("float64", safe=False))
             self.missing += int(np.isnan(numbers).sum())
             numbers = numbers[np.isfinite(numbers)]
-            present = arrow().array(numbers)
+            present = pa.array(numbers)
             self.whole &= bool((numbers == np.floor(numbers)).all())
             self.sample += numbers[: SAMPLED - len(self.sample)].tolist()
-        self.seen += len(present)
-        if kind in tuple("iuf"):
-            self._see_ends(present)
+            ends.append(present)
         elif self.type.startswith(("date", "timestamp")):
-            self._see_ends(compute.year(present))
+            ends.append(compute.year(present))
+        self.seen += len(present)
         if self.values is not None and (kind or self.type == "string"):
             self.values |= set(compute.unique(present).to_pylist())
-            self._see_dates(present)
             if len(self.values) > MAX_COUNTED:
                 self.values = None
-
-    def _see_ends(self, numbers: Any) -> None:
-        ends = arrow("compute").min_max(numbers).as_py()
-        if len(numbers):
-            self.lowest = ends["min"] if self.lowest is None else min(self.lowest, ends["min"])
-            self.highest = ends["max"] if self.highest is None else max(self.highest, ends["max"])
-
-    def _see_dates(self, texts: Any) -> None:
-        if self.type != "string" or not self.formats or not len(texts):
-            return
-        compute = arrow("compute")
-        for written in self.formats:
-            times = compute.strptime(texts, format=written, unit="s", error_is_null=True)
+        for written in self.formats if self.type == "string" and len(present) else ():
+            times = compute.strptime(present, format=written, unit="s", error_is_null=True)
             if times.null_count:
                 self.formats = tuple(each for each in self.formats if each != written)
             else:
-                self._see_ends(compute.year(times))
-
-    @property
-    def n_different(self) -> int:
-        """Different values that were seen; as many as records where they were too many."""
-        return self.seen if self.values is None else len(self.values)
+                ends.append(compute.year(times))
+        for each in ends if len(present) else ():
+            low, high = compute.min_max(each).as_py().values()
+            self.lowest = low if self.lowest is None else min(self.lowest, low)
+            self.highest = high if self.highest is None else max(self.highest, high)
 
     @property
     def is_repeated_id(self) -> bool:
@@ -115,113 +107,89 @@ class ColumnSummary:
             self.type == "string" and all(ID_TEXT.fullmatch(each) for each in self.values)
         )
 
-    @property
-    def is_near_unique(self) -> bool:
-        """Whether nearly every record has a value of its own."""
-        return self.seen >= MIN_FOR_AN_ID and self.n_different >= NEARLY * self.seen
-
     def proposed(self) -> Column:
         """Propose what may be public about the column, and say why."""
-        kind = arrow_kind(self.type)
-        marked = self.missing > 0
-        if self.type == "string" and self.formats and self.seen:
-            return self._proposed_date("timestamp[s]", self.formats[0])
-        if self.type.startswith(("date", "timestamp")) and self.seen:
-            return self._proposed_date(self.type, "")
+        kind, values = arrow_kind(self.type), self.values or set()
+        marked: dict[str, Any] = {"missing": self.missing > 0}
+        is_dates = self.type == "string" and bool(self.formats)
+        if self.seen and (is_dates or self.type.startswith(("date", "timestamp"))):
+            first, last = (min(max(year, 1), 9998) for year in (self.lowest, self.highest))
+            marked |= {"parts": ("year", "month", "weekday")}
+            marked |= {"format": self.formats[0] if is_dates else ""}
+            marked["note"] = f"{PROPOSED}; a whole date can say who somebody is; parts are used"
+            declared = "timestamp[s]" if is_dates else self.type
+            return Column(
+                self.name, declared, f"{first:04}-01-01", f"{last + 1:04}-01-01", **marked
+            )
         if kind == "b":
-            return Column(self.name, self.type, 0, 1, missing=marked)
-        if kind and not (self.whole and kind != "f" and self.is_near_unique):
-            return self._proposed_number(kind)
-        is_short = self.values is not None and 0 < len(self.values) <= MAX_CATEGORIES
-        if self.type == "string" and is_short and self._meant_as() is None:
-            listed = tuple(sorted(self.values or ()))
-            return Column(self.name, self.type, categories=listed, missing=marked, note=PROPOSED)
-        return Column(self.name, self.type, left_out=True, note=f"Left out: {self._why_not()}.")
-
-    def _why_not(self) -> str:
+            return Column(self.name, self.type, 0, 1, **marked)
+        n_different = self.seen if self.values is None else len(values)
+        is_id = self.seen >= MIN_FOR_AN_ID and n_different >= NEARLY * self.seen
+        if kind and not (self.whole and kind != "f" and is_id):
+            return self._proposed_number(kind, marked)
+        texts = [str(value).strip() for value in values] if self.type == "string" else []
+        n_dates = sum(bool(DATE_TEXT.fullmatch(text)) for text in texts)
+        is_number = len(texts) > FEW and all(map(NUMBER_TEXT.fullmatch, texts))
         if not self.seen:
-            return "the column is empty"
-        meant = self._meant_as()
-        if meant is not None:
-            return meant
-        if self.is_near_unique:
-            return "nearly every record has a value of its own, as an ID has"
-        if self.type == "string":
-            return (
+            why = "the column is empty"
+        elif (
+            is_number and any("." in text for text in texts) and any("," in text for text in texts)
+        ):
+            why = "numbers with decimal points and with decimal commas; write them in one way"
+        elif not is_number and n_dates > MOSTLY * len(texts):
+            why = "looks like dates that are not all written in one way; write them as YYYY-MM-DD"
+        elif 0 < len(texts) <= MAX_CATEGORIES:
+            listed = tuple(sorted(values))
+            return Column(self.name, self.type, categories=listed, note=PROPOSED, **marked)
+        elif is_id:
+            why = "nearly every record has a value of its own, as an ID has"
+        elif self.type == "string":
+            why = (
                 f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
             )
-        return f"values of type {self.type} are neither numbers nor texts"
+        else:
+            why = f"values of type {self.type} are neither numbers nor texts"
+        return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
 
-    def _meant_as(self) -> str | None:
-        """Return how texts that are meant as numbers or dates should be written."""
-        if self.type != "string" or not self.values:
-            return None
-        texts = [str(value).strip() for value in self.values]
-        if len(texts) > FEW and all(map(NUMBER_TEXT.fullmatch, texts)):
-            if any("." in text for text in texts) and any("," in text for text in texts):
-                return "numbers with decimal points and with decimal commas; write them in one way"
-        elif sum(bool(DATE_TEXT.fullmatch(text)) for text in texts) > MOSTLY * len(texts):
-            return "looks like dates that are not all written in one way; write them as YYYY-MM-DD"
-        return None
-
-    def _proposed_date(self, declared: str, written: str) -> Column:
-        first, last = (min(max(year, 1), 9998) for year in (self.lowest, self.highest))
-        note = f"{PROPOSED}; a whole date can say who somebody is, so parts of it are used"
-        ends = f"{first:04}-01-01", f"{last + 1:04}-01-01"
-        parts = ("year", "month", "weekday")
-        is_marked = self.missing > 0
-        return Column(
-            self.name, declared, *ends, note=note, missing=is_marked, parts=parts, format=written
-        )
-
-    def _proposed_number(self, kind: str) -> Column:
-        lower, upper = rounded_outwards(*self._ends())
+    def _proposed_number(self, kind: str, marked: dict[str, Any]) -> Column:
+        lower, upper = rounded_outwards(self.lowest, self.highest)
         if kind in "iu":
             lower, upper = math.floor(lower), math.ceil(upper)
-        note, has_tail = PROPOSED, self._has_long_tail()
+        note, has_tail = PROPOSED, False
+        if self.sample and self.lowest >= 0:
+            middle = float(np.median([each for each in self.sample if each > 0] or [self.highest]))
+            has_tail = bool(self.highest > LONG_TAIL * middle)
         if has_tail:
             note += "; long tail, so its logarithm is used"
             lower = max(lower, 0)
         elif self.whole and self.values and 2 < len(self.values) <= FEW:
             listed = ", ".join(f"{value:g}" for value in sorted(self.values))
             note += f"; if {listed} are codes, list them as categories instead of a range"
-        marked = self.missing > 0
-        return Column(self.name, self.type, lower, upper, note=note, log=has_tail, missing=marked)
-
-    def _ends(self) -> tuple[float, float]:
-        return (math.inf, -math.inf) if self.lowest is None else (self.lowest, self.highest)
-
-    def _has_long_tail(self) -> bool:
-        """Whether the largest number is many times the middle one, and none is negative."""
-        if not self.sample or self.lowest is None or self.lowest < 0:
-            return False
-        middle = float(np.median([each for each in self.sample if each > 0] or [self.highest]))
-        return bool(self.highest > LONG_TAIL * middle)
+        return Column(self.name, self.type, lower, upper, note=note, log=has_tail, **marked)
 
     def proposed_target(self) -> Target:
         """Propose the set of labels, or the range of a target that is continuous."""
-        kind = arrow_kind(self.type)
-        if is_date(self.type):
-            raise InvalidInputError(f"The target {self.name!r} is a date, not a label.")
-        if not (kind or self.type == "string"):
-            what = f"has values of type {self.type}, which are not labels"
-            told = what if self.seen else "is empty: no record has a label"
-            raise InvalidInputError(f"The target {self.name!r} {told}.")
-        if kind in tuple("iuf") and (not self.whole or self.n_different > FEW_LABELS):
-            lower, upper = rounded_outwards(*self._ends())
+        kind, told, values = arrow_kind(self.type), "", self.values
+        is_many = values is None or len(values) > FEW_LABELS
+        if kind in tuple("iuf") and self.seen and (not self.whole or is_many):
+            lower, upper = rounded_outwards(self.lowest, self.highest)
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
             return Target(self.name, self.type, note=note, lower=lower, upper=upper)
-        if self.values is None or len(self.values) > MAX_LABELS:
-            raise InvalidInputError(
-                f"The target {self.name!r} has more than {MAX_LABELS} different values; a "
-                "classifier needs a column of labels."
+        if is_date(self.type):
+            told = "is a date, not a label"
+        elif not self.seen:
+            told = "is empty: no record has a label"
+        elif not (kind or self.type == "string"):
+            told = f"has values of type {self.type}, which are not labels"
+        elif values is None or len(values) > MAX_LABELS:
+            told = f"has more than {MAX_LABELS} different values, too many for labels"
+        elif len(values) < 2:
+            told = (
+                "has fewer than two different labels in this table; a classifier needs at least two"
             )
-        if len(self.values) < 2:
-            raise InvalidInputError(
-                f"The target {self.name!r} has fewer than two different labels in this table; a "
-                "classifier needs at least two."
-            )
-        typed = {int(v) for v in self.values} if kind in tuple("iu") else self.values
+        if told:
+            raise InvalidInputError(f"The target {self.name!r} {told}.")
+        typed = {int(v) for v in values or ()} if kind in tuple("iu") else values or ()
         return Target(self.name, self.type, tuple(sorted(typed)), note=PROPOSED)
 
 
@@ -263,13 +231,13 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
     return Description(n_rows, tuple(seen.values()), bounds)
 
 
-def rounded_outwards(lowest: float, highest: float) -> tuple[float, float]:
+def rounded_outwards(lowest: float | None, highest: float | None) -> tuple[float, float]:
     """Return round numbers around a range; from 0 where the range comes near it.
 
     >>> rounded_outwards(6.981, 28.11), rounded_outwards(1990, 2024), rounded_outwards(3, 3)
     ((0.0, 30.0), (1990.0, 2030.0), (2.0, 4.0))
     """
-    if lowest > highest:  # not one number was seen
+    if lowest is None or highest is None:  # not one number was seen
         return 0.0, 1.0
     lowest, highest = max(lowest, -1e150), min(highest, 1e150)
     spread = max(highest - lowest, 1e-6 * max(abs(lowest), abs(highest)))

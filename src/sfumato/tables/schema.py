@@ -1,25 +1,389 @@
-"""The public facts about a table, and what its records become by them."""
+"""The public facts about a table: `Column`, `Target`, `TableBounds`, and the file of bounds.
+
+A column becomes one *feature* or, where it holds dates, one feature per public part of the date. A
+feature is a number of a public range or one of some public categories, or it is missing. Each cell
+is read alone, as what was declared; what cannot be read, an unknown category included, is missing.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import re
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables import bounds_file
-from sfumato.tables.bounds import check_persons
-from sfumato.tables.facts import Column, Feature, Target, refuse_unknown
-from sfumato.tables.frames import column_names, columns_of
+from sfumato.tables.bounds import MAX_MAGNITUDE, PUBLIC_LABELS, Bounds, check_persons
+from sfumato.tables.cells import column_names, columns_of
+from sfumato.tables.columns import (
+    PARTS,
+    arrow_kind,
+    as_column,
+    as_numbers,
+    codes_of,
+    is_date,
+    part_of,
+    read_as,
+    type_of_value,
+)
 from sfumato.tables.text import TextFormat
 
+Array = NDArray[np.float64]
+MONTHS, WEEKDAYS = tuple(range(1, 13)), tuple(range(1, 8))
 ABOUT_PERSONS = ("person", "person_rows", "per_person", "one_row_per_person", "looks_like_ids")
 LAYOUT = 2  # a file of another layout is refused: its words may mean something else
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
+# Keys that mean nothing for a column of categories, of dates, of numbers.
+MEANINGLESS = {
+    "categories": ("log", "decimals", "parts", "format"),
+    "date": ("log", "ordered", "decimals", "fill", "weights"),
+    "number": ("parts", "format", "ordered", "weights"),
+}
+
+HEAD = """\
+# Public bounds of a table, for `sfumato fit` and `sfumato fabricate`.
+#
+# Bounds are facts that are known WITHOUT the data: the scale of a form, a physical
+# range, a list of codes. Values proposed by `sfumato describe` were taken from the data and are not
+# private. Replace them with what you know. Values outside the bounds are moved to the nearest
+# bound. `sfumato confirm` asks you about each column and then sets confirmed = true.
+#
+# person      the column of IDs if a person has several rows (then fit with --unit person), and
+# person_rows how many rows of a person are used at most; otherwise one_row_per_person = true
+# [file]      how a text file is written: delimiter, quote, decimal, thousands, encoding, and
+#             the texts that mean a missing cell; a fit follows this and never guesses
+# type        every cell is read as this type; what cannot be read counts as missing
+# lower/upper the range of a number; for a date, its first and last day
+# log         true: use the logarithm of the number (log(1 + x) if lower is 0)
+# categories  all possible values of a column that is not a number; other values count as missing
+# ordered     true: the order of the categories has a meaning; they become one number
+# missing     true: a missing cell gets an indicator of its own
+# fill        the value used for a missing cell; without missing or fill, the middle of the range
+# decimals    decimals of fabricated numbers
+# weights     public weights of categories, by which rare ones are redrawn in fabricated tables
+# parts       the parts of a date to use: "time", "year", "month", "weekday", "hour"
+# format      how a date is written, such as "%d.%m.%Y"
+# left_out    true: the column is not read
+"""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One number or one category of a record: a column, or one part of a column of dates.
+
+    Its cells are numbers in public units: logarithms where `log` is declared, places of categories.
+    `source` is the column that it is read from; `fill` is what a missing cell counts as, or NaN.
+    """
+
+    name: str
+    source: str
+    type: str
+    lower: float = 0.0
+    upper: float = 1.0
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False
+    log: bool = False
+    missing: bool = False
+    fill: float = math.nan
+    decimals: int | None = None
+    part: str = ""
+    format: str = ""
+    weights: tuple[float, ...] | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its cells are numbers; ordered categories are, the others are not."""
+        return self.categories is None or self.ordered
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest cell, in public units."""
+        lower, upper = self.scaled(np.array([self.lower, self.upper])).tolist()
+        return lower, upper
+
+    def cells(self, column: Any) -> Array:
+        """Read each cell of a column alone."""
+        named = f"The column {self.source!r}"
+        if self.part:
+            found = part_of(column, self.part, self.type, self.format, named)
+        elif self.categories is None:
+            found = as_numbers(column, arrow_kind(self.type), named)
+        else:
+            codes = codes_of(column, self.categories, named)
+            return np.where(codes < 0, self.fill, codes)
+        if self.categories is not None:  # of a part of a date, they are 1, 2, ...
+            return np.where(np.isnan(found), self.fill, found - 1)
+        filled = np.where(np.isnan(found), self.fill, found)
+        return self.scaled(np.clip(filled, self.lower, self.upper))
+
+    def scaled(self, numbers: Array) -> Array:
+        """Return numbers of the table in public units."""
+        if not self.log:
+            return numbers
+        return np.log(numbers) if self.lower > 0 else np.log1p(numbers)
+
+    def unscaled(self, cells: Array) -> Array:
+        """Return numbers of public units in those of the table again, inside of the range."""
+        lower, upper = self.range
+        inside = np.clip(cells, lower, upper)
+        if self.log:
+            inside = np.exp(inside) if self.lower > 0 else np.expm1(inside)
+        inside = np.clip(inside, self.lower, self.upper)
+        return inside if self.decimals is None else np.round(inside, self.decimals)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is public about one column; the file of bounds explains the keys.
+
+    `type` is Arrow's name of a type, as which each cell is read: "double", "int64", "bool",
+    "string", "date32[day]", "timestamp[s]" and the like. Days are written as "2020-12-31".
+    """
+
+    name: str
+    type: str
+    lower: Any = None
+    upper: Any = None
+    categories: tuple[Any, ...] | None = None
+    left_out: bool = False
+    note: str = field(default="", compare=False)  # a comment of the file of bounds
+    ordered: bool = False
+    log: bool = False
+    missing: bool = False
+    fill: Any = None
+    decimals: int | None = None
+    parts: tuple[str, ...] = ()
+    format: str = ""
+    weights: tuple[float, ...] | None = None
+
+    @classmethod
+    def from_record(cls, name: str, record: Any) -> Column:
+        """Check what is declared about a column."""
+        place = f"[columns.{name!r}]"
+        known = {each.name for each in fields(cls)} - {"name", "note"}
+        values = {key: _plain(value) for key, value in _mapping(record, known, place).items()}
+        column = cls(name, **{"type": _type(record, place), **values})
+        for key in ("left_out", "ordered", "log", "missing"):
+            if not isinstance(getattr(column, key), bool):
+                raise InvalidInputError(f"{place}: '{key}' must be true or false.")
+        if not column.left_out:
+            column._check(place)
+        return column
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what `from_record` reads; what is not declared is left out."""
+        default = {each.name: each.default for each in fields(self)}
+        record = {key: value for key, value in vars(self).items() if value != default[key]}
+        return {key: v for key, v in record.items() if key not in ("name", "note")}
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """What a record holds in this column."""
+        shared: dict[str, Any] = {"source": self.name, "type": self.type, "missing": self.missing}
+        if self.categories is not None:
+            shared |= {"categories": self.categories, "ordered": self.ordered}
+            shared["upper"] = float(max(len(self.categories) - 1, 1))
+            fill = math.nan if self.fill is None else float(self.categories.index(self.fill))
+            return (Feature(self.name, fill=fill, weights=self.weights, **shared),)
+        if not self.parts:
+            lower, upper = (0, 1) if self.lower is None else (self.lower, self.upper)
+            shared |= {"lower": float(lower), "upper": float(upper), "decimals": self.decimals}
+            fill = math.nan if self.fill is None else float(self.fill)
+            return (Feature(self.name, log=self.log, fill=fill, **shared),)
+        parts: dict[str, dict[str, Any]] = {
+            "month": {"categories": MONTHS},
+            "weekday": {"categories": WEEKDAYS},
+            "hour": {"upper": 23.0},
+        }
+        if {"time", "year"} & set(self.parts):
+            first, last = (datetime.fromisoformat(each) for each in (self.lower, self.upper))
+            years = float(first.year), float(max(last.year, first.year + 1))
+            days = [(d - datetime(1970, 1, 1)).total_seconds() / 86400 for d in (first, last)]
+            parts["year"] = {"lower": years[0], "upper": years[1]}
+            parts["time"] = {"lower": days[0], "upper": days[1]}
+        return tuple(
+            Feature(f"{self.name}.{p}", part=p, format=self.format, **shared, **parts[p])
+            for p in self.parts
+        )
+
+    def _check(self, place: str) -> None:
+        kind = "date" if is_date(self.type) else "number"
+        kind = kind if self.categories is None else "categories"
+        for key in MEANINGLESS[kind]:
+            if getattr(self, key) not in (None, False, (), ""):
+                raise InvalidInputError(f"{place}: '{key}' means nothing for this column.")
+        if self.fill is not None and self.missing:
+            raise InvalidInputError(f"{place} has 'fill' and 'missing'; choose one of them.")
+        if self.categories is not None:
+            if self.lower is not None or self.upper is not None:
+                raise InvalidInputError(f"{place} has categories and a range; choose one of them.")
+            _check_values(self.categories, place, "categories")
+            if self.fill is not None and self.fill not in self.categories:
+                raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
+            weights = [_number(each, "weights", place) for each in self.weights or ()]
+            if weights and (len(weights) != len(self.categories) or min(weights) <= 0):
+                raise InvalidInputError(
+                    f"{place}: 'weights' must be positive, one for each of the categories."
+                )
+        elif kind == "date":
+            if not self.parts:
+                listed = ", ".join(f'"{part}"' for part in PARTS)
+                raise InvalidInputError(
+                    f"{place} is of type {self.type}: name the public 'parts' that are used, of "
+                    f"{listed}, or set left_out = true. A whole date can say who somebody is."
+                )
+            if not set(self.parts) <= set(PARTS) or len(set(self.parts)) != len(self.parts):
+                raise InvalidInputError(f"{place}: 'parts' must be some of {', '.join(PARTS)}.")
+            if not isinstance(self.format, str):
+                raise InvalidInputError(f"{place}: 'format' must be a text such as \"%d.%m.%Y\".")
+            if {"time", "year"} & set(self.parts):
+                ends = []
+                for key in ("lower", "upper"):
+                    try:
+                        ends.append(datetime.fromisoformat(getattr(self, key)).replace(tzinfo=None))
+                    except (TypeError, ValueError):
+                        raise MissingBoundsError(
+                            f"{place} needs '{key}', a day such as 2020-12-31."
+                        ) from None
+                if not ends[0] < ends[1]:
+                    raise InvalidInputError(f"{place}: 'lower' must lie before 'upper'.")
+        else:
+            if not arrow_kind(self.type):
+                raise InvalidInputError(
+                    f"{place} is of type {self.type}, which is not numeric: list its 'categories', "
+                    "or set left_out = true."
+                )
+            if arrow_kind(self.type) != "b" or (self.lower, self.upper) != (None, None):
+                lower, _ = _range(self.lower, self.upper, place)
+                if self.log and lower < 0:
+                    raise InvalidInputError(f"{place}: 'log' needs a 'lower' of 0 or above.")
+            if self.fill is not None:
+                _number(self.fill, "fill", place)
+            decimals = self.decimals
+            if decimals is not None and (type(decimals) is not int or not -12 <= decimals <= 12):
+                raise InvalidInputError(f"{place}: 'decimals' must be a whole number, -12 to 12.")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The column to predict: its possible labels, or the range of its numbers.
+
+    ``labels="public"`` takes the labels that are found.
+    """
+
+    name: str
+    type: str
+    labels: tuple[Any, ...] | str | None = None
+    note: str = field(default="", compare=False)
+    lower: float | None = None
+    upper: float | None = None
+
+    @classmethod
+    def from_record(cls, record: Any) -> Target:
+        """Check what is declared about the target."""
+        place = "[target]"
+        record = _mapping(record, {"column", "type", "labels", "lower", "upper"}, place)
+        name, labels = record.get("column"), _plain(record.get("labels"))
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"{place} needs 'column', the name of the column of labels.")
+        declared = _type(record, place)
+        if labels is None and "lower" in record:
+            lower, upper = _range(record.get("lower"), record.get("upper"), place)
+            if not arrow_kind(declared):
+                raise InvalidInputError(f"{place} has a type that is not numeric.")
+            return cls(name, declared, lower=lower, upper=upper)
+        if labels != PUBLIC_LABELS and len(_check_values(labels, place, "labels")) < 2:
+            raise InvalidInputError(
+                f"{place}: 'labels' has only one label; a classifier needs at least two."
+            )
+        return cls(name, declared, labels)
+
+    def values(self, column: Any) -> NDArray[Any]:
+        """Return labels or numbers, cell by cell; a cell that is not a label is the first one."""
+        if self.labels is None:
+            return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
+        if self.labels == PUBLIC_LABELS:
+            return np.asarray(self.read(as_column(column)).to_pylist(), dtype=object)
+        known = np.asarray(sorted(Bounds(labels=self.labels).labels))
+        return np.asarray(known[np.maximum(codes_of(column, known.tolist()), 0)])  # [Z2]
+
+    def read(self, column: Any) -> Any:
+        """Read a column of Arrow as labels: numbers, truth values, and texts for all else."""
+        return read_as(column, self.type if arrow_kind(self.type) else "string")
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what `from_record` reads."""
+        found: dict[str, Any] = {"column": self.name, "type": self.type, "labels": self.labels}
+        found |= {"lower": self.lower, "upper": self.upper}
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def _mapping(record: Any, known: set[str], place: str) -> Mapping[str, Any]:
+    """Refuse what is not a table of known keys."""
+    if not isinstance(record, Mapping):
+        raise InvalidInputError(f"{place} must be a table of keys.")
+    for key in record:
+        if key not in known:
+            listed = ", ".join(sorted(known))
+            raise InvalidInputError(
+                f"{place} has the unknown key {key!r}; known keys are {listed}."
+            )
+    return record
+
+
+def _check_values(values: Any, place: str, key: str) -> tuple[Any, ...]:
+    """Ask for a list of different values of one kind."""
+    if not isinstance(values, tuple) or not values:
+        raise InvalidInputError(f"{place}: '{key}' must list at least one value.")
+    kinds = {type(value) for value in values}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        raise InvalidInputError(f"{place}: '{key}' must be all text or all numbers.")
+    if len(set(values)) != len(values):
+        raise InvalidInputError(f"{place}: '{key}' names a value twice.")
+    for value in values:
+        type_of_value(value)
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Return lists as tuples, days as text, and numbers of NumPy as those of Python."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, date):
+        return value.isoformat()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _type(record: Mapping[str, Any], place: str) -> str:
+    declared = record.get("type")
+    if not isinstance(declared, str) or not declared:
+        raise InvalidInputError(f'{place} needs \'type\', such as "double" or "string".')
+    return declared
+
+
+def _number(value: Any, key: str, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise MissingBoundsError(f"{place} needs '{key}', one finite number.")
+    if abs(value) > MAX_MAGNITUDE:
+        raise InvalidInputError(f"{place}: '{key}' must lie between -1e150 and 1e150.")
+    return value
+
+
+def _range(lower: Any, upper: Any, place: str) -> tuple[float, float]:
+    lower, upper = _number(lower, "lower", place), _number(upper, "upper", place)
+    if not lower < upper:
+        raise InvalidInputError(f"{place}: 'lower' must lie below 'upper'.")
+    return lower, upper
 
 
 @dataclass(frozen=True)
@@ -268,8 +632,6 @@ class TableBounds:
             return None
         return self.target.values(columns_of(table, [self.target.name])[self.target.name])
 
-    # As plain values and as a file ------------------------------------------------------------
-
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TableBounds:
         """Check plain values and build bounds from them.
@@ -285,8 +647,13 @@ class TableBounds:
             The bounds.
         """
         known = {"version", "confirmed", "target", "columns", "file", *ABOUT_PERSONS}
-        refuse_unknown(record, known, "The file")
-        _check_version(record.get("version"))
+        version = _mapping(record, known, "The file").get("version")
+        if type(version) is not int:
+            raise InvalidInputError(f"'version' must be the number {LAYOUT}.")
+        if version != LAYOUT:
+            raise InvalidInputError(
+                f"It has version {version}; this Sfumato reads version {LAYOUT}."
+            )
         if not isinstance(record.get("confirmed"), bool):
             raise InvalidInputError("'confirmed' must be true or false.")
         columns = record.get("columns")
@@ -346,7 +713,17 @@ class TableBounds:
         TableBounds
             The bounds.
         """
-        record = bounds_file.read(path)
+        try:
+            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InvalidInputError(
+                f"There is no bounds file '{path}'. `sfumato describe` proposes one."
+            ) from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "not text"
+            raise InvalidInputError(
+                f"The bounds in '{path}' are not written in TOML: {reason}."
+            ) from None
         try:
             return cls.from_record(record)
         except InvalidInputError as error:
@@ -360,7 +737,8 @@ class TableBounds:
         path : path-like
             The file to write, aside and renamed.
         """
-        bounds_file.write(self.to_toml(), path)
+        with atomic_write(path) as file:
+            file.write(self.to_toml().encode("utf-8"))
 
     def to_toml(self) -> str:
         """Return the text of the file.
@@ -370,14 +748,46 @@ class TableBounds:
         str
             TOML with comments.
         """
-        notes = {column.name: column.note for column in self.columns}
-        return bounds_file.text_of(self.to_record(), notes, self.target.note if self.target else "")
+        record = self.to_record()
+        notes = {each.name: each.note for each in self.columns}
+        about = {key: value for key, value in record.items() if not isinstance(value, Mapping)}
+        sections = {"": (about, "")}
+        for key in ("file", "target"):
+            if key in record:
+                note = self.target.note if key == "target" and self.target else ""
+                sections[f"[{key}]"] = record[key], note
+        for name, column in record["columns"].items():
+            sections[f"[columns.{_toml(name)}]"] = column, notes.get(name, "")
+        parts = [HEAD]
+        for title, (pairs, note) in sections.items():
+            note = " ".join("".join(c if c.isprintable() else " " for c in note).split())
+            lines = [title] * bool(title) + [f"# {note}"] * bool(note)
+            lines += [f"{key} = {_toml(value, key)}" for key, value in pairs.items()]
+            parts.append("\n".join([*lines, ""]))
+        return "\n".join(parts)
+
+
+def _toml(value: Any, key: str = "") -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        if key in ("lower", "upper") and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            return value
+        # a basic string of TOML is one of JSON, but for one character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
 
 
 def _declared(value: Any) -> dict[str, Any]:
     """Return the keys of the file for the short forms of Python."""
     if isinstance(value, Mapping):
-        return {"type": _type_for(value), **value}
+        listed = value.get("categories", value.get("labels"))
+        if isinstance(listed, list | tuple) and listed:
+            return {"type": _type_of_all(listed), **value}
+        default = "string" if value.get("left_out") else "double"
+        return {"type": "date32[day]" if "parts" in value else default, **value}
     if value is None:
         return {"type": "string", "left_out": True}
     if value is bool:
@@ -394,21 +804,6 @@ def _declared(value: Any) -> dict[str, Any]:
     )
 
 
-def _type_for(record: Mapping[str, Any]) -> str:
-    listed = record.get("categories", record.get("labels"))
-    if isinstance(listed, list | tuple) and listed:
-        return _type_of_all(listed)
-    return "date32[day]" if "parts" in record else "string" if record.get("left_out") else "double"
-
-
 def _type_of_all(values: Any) -> str:
-    kinds = {type(value) for value in values}
-    known = {NAMES_OF_TYPES.get(kind, "double") for kind in kinds}
+    known = {NAMES_OF_TYPES.get(type(value), "double") for value in values}
     return known.pop() if len(known) == 1 else "string"
-
-
-def _check_version(version: Any) -> None:
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise InvalidInputError(f"'version' must be the number {LAYOUT}.")
-    if version != LAYOUT:
-        raise InvalidInputError(f"It has version {version}; this Sfumato reads version {LAYOUT}.")

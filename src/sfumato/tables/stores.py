@@ -16,7 +16,7 @@ from contextlib import closing
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, text_of, texts, type_of
@@ -32,26 +32,13 @@ TYPES = (
 )
 
 
-class Store(Protocol):
-    """One table inside a file."""
-
-    def schema(self, *, declared: bool) -> Any:
-        """Return names and types; of texts where types are declared and cells have their own."""
-
-    def count_rows(self) -> int:
-        """Return the number of rows."""
-
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Return the rows in tables of Arrow."""
-
-
 def place_of(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
     """Return the file, and the name of the table inside it if there is one behind a colon."""
     found = NAMED.fullmatch(str(path))
     return (Path(path), None) if found is None else (Path(found["file"]), found["name"])
 
 
-def opened_store(path: str | os.PathLike[str]) -> Store:
+def open_store(path: str | os.PathLike[str]) -> SheetOfExcel | TableOfSQLite | TableOfDuckDB:
     """Open the table inside a file."""
     file, name = place_of(path)
     if file.suffix.lower() in (".xlsx", ".xls", ".ods"):
@@ -61,7 +48,30 @@ def opened_store(path: str | os.PathLike[str]) -> Store:
     return TableOfDuckDB(file, name) if start[8:12] == b"DUCK" else TableOfSQLite(file, name)
 
 
-def _chosen(file: Path, name: str | None, offered: Sequence[str], kind: str) -> str:
+def schema_of(names: Sequence[str], rows: Iterable[Sequence[Any]] = ()) -> Any:
+    """Return names and types; those of cells, where they are to be seen, else texts."""
+    kinds: list[set[type]] = [set() for _ in names]
+    for row in rows:
+        for kind, cell in zip(kinds, row, strict=True):
+            if cell is not None and cell not in ("", b""):
+                is_whole = isinstance(cell, float) and cell.is_integer()
+                kind.add(int if is_whole else type(cell))
+    found = [next((name for name, k in TYPES if kind and kind <= k), "string") for kind in kinds]
+    return arrow().schema(list(zip(names, map(type_of, found), strict=True)))
+
+
+def _batches(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> Iterator[Any]:
+    """Yield tables of texts: each cell alone, an empty one is missing."""
+    rest = iter(rows)
+    while batch := list(islice(rest, BATCH_ROWS)):
+        columns = {}
+        for name, cells in zip(names, zip(*batch, strict=True), strict=True):
+            each = [None if cell in ("", b"") else text_of(cell) for cell in cells]  # [Z8]
+            columns[name] = texts(each)
+        yield arrow().table(columns)
+
+
+def _choose(file: Path, name: str | None, offered: Sequence[str], kind: str) -> str:
     if name is None and len(offered) == 1:
         return offered[0]
     if name in offered:
@@ -75,7 +85,7 @@ def _chosen(file: Path, name: str | None, offered: Sequence[str], kind: str) -> 
     raise InvalidInputError(f"'{file}' has no {kind} {name!r}. It has: {listed}.")
 
 
-def _needed(module: str, package: str, extra: str) -> Any:
+def _import(module: str, package: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -84,18 +94,29 @@ def _needed(module: str, package: str, extra: str) -> Any:
         ) from None
 
 
-# Cells with types of their own ------------------------------------------------------------------
+def _quoted(*names: str) -> str:
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 class SheetOfExcel:
     """A sheet of a workbook: its first row names the columns, its last row has a filled cell."""
 
     def __init__(self, file: Path, name: str | None) -> None:
-        calamine = _needed("python_calamine", "python-calamine", "excel")
+        calamine = _import("python_calamine", "python-calamine", "excel")
+        rows: list[list[Any]] = []
         try:
             book = calamine.CalamineWorkbook.from_path(str(file))
-            sheet = _chosen(file, name, book.sheet_names, "sheet")
-            rows = list(_rows_of(book.get_sheet_by_name(sheet)))
+            sheet = book.get_sheet_by_name(_choose(file, name, book.sheet_names, "sheet"))
+            given = iter(sheet.iter_rows() if sheet.end is not None else ())
+            while True:
+                try:
+                    rows.append([""] * sheet.start[1] + next(given))
+                except StopIteration:
+                    break
+                except (KeyboardInterrupt, MemoryError):
+                    raise
+                except BaseException:  # a panic of calamine, at a span of 10**9 years: no cells
+                    rows.append([""] * (sheet.end[1] + 1))
         except calamine.CalamineError:
             raise InvalidInputError(
                 f"The file '{file}' cannot be read as a workbook: it is damaged, or has a "
@@ -109,7 +130,8 @@ class SheetOfExcel:
 
     def schema(self, *, declared: bool) -> Any:
         """Return names and types."""
-        return _schema(self.names, None if declared else self._selected(self.names))
+        rows = () if declared else ([row[place] for place in self.places] for row in self.rows)
+        return schema_of(self.names, rows)
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -117,27 +139,8 @@ class SheetOfExcel:
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Yield the rows in tables of texts."""
-        yield from _of_texts(self._selected(names), names)
-
-    def _selected(self, names: Sequence[str]) -> Iterator[Any]:
         places = [self.places[self.names.index(name)] for name in names]
-        return ([row[place] for place in places] for row in self.rows)
-
-
-def _rows_of(sheet: Any) -> Iterator[list[Any]]:
-    """Return the rows of a sheet; one with a cell that Python cannot hold has nothing in it."""
-    if sheet.end is None:
-        return
-    left, width, rows = sheet.start[1], sheet.end[1] + 1, iter(sheet.iter_rows())
-    while True:
-        try:
-            yield [""] * left + next(rows)
-        except StopIteration:
-            return
-        except (KeyboardInterrupt, MemoryError):
-            raise
-        except BaseException:  # a panic of calamine, at a span of 10**9 years, is no Exception
-            yield [""] * width
+        yield from _batches(([row[place] for place in places] for row in self.rows), names)
 
 
 class TableOfSQLite:
@@ -146,37 +149,33 @@ class TableOfSQLite:
     def __init__(self, file: Path, name: str | None) -> None:
         self.file = file
         asked = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
-        offered = [row[0].decode() for row in self._rows(asked)]
-        self.name = _chosen(
+        offered = [row[0].decode() for row in self._read(asked)]
+        self.name = _choose(
             file, name, [each for each in offered if each[:7] != "sqlite_"], "table"
         )
-        self.names = [
-            row[0].decode()
-            for row in self._rows("SELECT name FROM pragma_table_info(?)", self.name)
-        ]
+        asked = "SELECT name FROM pragma_table_info(?)"
+        self.names = [row[0].decode() for row in self._read(asked, self.name)]
 
     def schema(self, *, declared: bool) -> Any:
         """Return names and types."""
-        return _schema(self.names, None if declared else self._selected(self.names))
+        asked = f"SELECT {_quoted(*self.names)} FROM {_quoted(self.name)}"  # noqa: S608 - names
+        return schema_of(self.names, () if declared else self._read(asked))
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        ((found,),) = self._rows(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608 - a name
+        ((found,),) = self._read(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608 - a name
         return int(found)
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Yield the rows in tables of texts."""
-        yield from _of_texts(self._selected(names), names)
+        asked = f"SELECT {_quoted(*names)} FROM {_quoted(self.name)}"  # noqa: S608 - names
+        yield from _batches(self._read(asked), names)
 
-    def _selected(self, names: Sequence[str]) -> Iterator[Any]:
-        columns = ", ".join(map(_quoted, names))
-        return self._rows(f"SELECT {columns} FROM {_quoted(self.name)}")  # noqa: S608 - names
-
-    def _rows(self, statement: str, *values: str) -> Iterator[Any]:
+    def _read(self, statement: str, *values: str) -> Iterator[Any]:
         try:
             uri = f"{self.file.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True)) as database:
-                database.text_factory = bytes  # one text that is no UTF-8 would stop all
+                database.text_factory = bytes  # one text that is not UTF-8 would stop all
                 yield from database.execute(statement, values)
         except sqlite3.Error:
             raise InvalidInputError(
@@ -185,55 +184,17 @@ class TableOfSQLite:
             ) from None
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _of_texts(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> Iterator[Any]:
-    rest = iter(rows)
-    while batch := list(islice(rest, BATCH_ROWS)):
-        columns = zip(*batch, strict=True)
-        yield arrow().table(
-            {name: texts(_cells(cells)) for name, cells in zip(names, columns, strict=True)}
-        )
-
-
-def _cells(cells: Iterable[Any]) -> list[str | None]:
-    # [Z8] each cell by itself; an empty one is missing
-    return [None if cell in ("", b"") else text_of(cell) for cell in cells]
-
-
-def _schema(names: Sequence[str], rows: Iterable[Sequence[Any]] | None) -> Any:
-    """Return names and types; those of cells, where they are to be seen."""
-    kinds: list[set[type]] = [set() for _ in names]
-    for row in rows or ():
-        for kind, cell in zip(kinds, row, strict=True):
-            if cell is not None and cell not in ("", b""):
-                is_whole = isinstance(cell, float) and cell.is_integer()
-                kind.add(int if is_whole else type(cell))
-    fields = [(name, _type_of(kind)) for name, kind in zip(names, kinds, strict=True)]
-    return arrow().schema(fields)
-
-
-def _type_of(kinds: set[type]) -> Any:
-    found = next((name for name, known in TYPES if kinds and kinds <= known), "string")
-    return type_of(found)
-
-
-# Columns with one type --------------------------------------------------------------------------
-
-
 class TableOfDuckDB:
     """A table or view of a DuckDB database, which is opened for reading only."""
 
     def __init__(self, file: Path, name: str | None) -> None:
-        self.file, self.duckdb = file, _needed("duckdb", "duckdb", "duckdb")
+        self.file, self.duckdb = file, _import("duckdb", "duckdb", "duckdb")
         asked = (
             "SELECT table_name FROM information_schema.tables "
             "WHERE table_schema = 'main' ORDER BY table_name"
         )
         offered = [name for batch in self._read(asked) for name in batch["table_name"].to_pylist()]
-        self.name = _chosen(file, name, offered, "table")
+        self.name = _choose(file, name, offered, "table")
 
     def schema(self, *, declared: bool) -> Any:  # noqa: ARG002 - columns have types here
         """Return names and types."""
@@ -242,14 +203,11 @@ class TableOfDuckDB:
     def count_rows(self) -> int:
         """Return the number of rows."""
         asked = f"SELECT count(*) AS found FROM {_quoted(self.name)}"  # noqa: S608 - a name
-        return sum(
-            int(found) for batch in self._read(asked) for found in batch["found"].to_pylist()
-        )
+        return sum(int(n) for batch in self._read(asked) for n in batch["found"].to_pylist())
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Yield the rows in tables of Arrow."""
-        columns = ", ".join(map(_quoted, names))
-        yield from self._read(f"SELECT {columns} FROM {_quoted(self.name)}")  # noqa: S608 - names
+        yield from self._read(f"SELECT {_quoted(*names)} FROM {_quoted(self.name)}")  # noqa: S608
 
     def _read(self, statement: str) -> Iterator[Any]:
         try:

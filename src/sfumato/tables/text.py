@@ -1,29 +1,44 @@
-"""How a table is written as text: declared in the file of bounds, or sniffed by `describe`.
+"""Files of text, one line per record: CSV and JSON lines, read so that no line changes another.
 
-`fit` obeys what is declared and never looks at the rows to find it out.
+How a CSV is written is declared in the file of bounds, or sniffed by `describe`; a fit follows what
+is declared and never looks at the rows to find it out. After the header each line is one record,
+blank ones included: their number is a fact about lines, and no quote or bracket can swallow the
+next. A line that cannot be read (a quote that is not closed, a field too many, no JSON object, too
+long) is a record whose cells are all missing. Cells come as texts or bytes; `columns.read_as` makes
+them what was declared.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
+import gzip
+import io
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, BinaryIO
+from pathlib import Path
+from types import NoneType
+from typing import Any, BinaryIO, cast
+
+import numpy as np
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.columns import arrow, arrow_kind, read_as, text_of, texts, type_of
 
+BLOCK_BYTES = 2**24
+MAX_LINE_LENGTH = 2**26
+SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
 DELIMITERS = (",", ";", "\t", "|")
-MAX_LINE_LENGTH = 100_000  # of those that are looked at: csv takes no longer field
 # Words that many programs and people write for what is missing.
 MARKERS = (
     *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "nan", "NaN", "-", "--", "?", "."),
     *("k.A.", "k. A.", "keine Angabe", "unknown", "missing"),
 )
 MAX_MARKERS = 5
-BLOCK_BYTES = 2**24
 # First bytes of files that are not text in an encoding which we read, and what to do with them.
 # The mark of UTF-16 is the beginning of that of UTF-32.
 NOT_TEXT = {
@@ -34,22 +49,28 @@ NOT_TEXT = {
     b"\x1f\x8b": "it is compressed with gzip; add .gz to its name",
     b"\x28\xb5\x2f\xfd": "it is compressed with Zstandard; add .zst to its name",
     b"PK\x03\x04": "it is a workbook or another ZIP archive; name a workbook .xlsx",
+    b"BZh": "it is compressed with bzip2; unpack it",
+    b"\xfd7zXZ": "it is compressed with xz; unpack it",
+    b"PAR1": "it is a Parquet file; name it .parquet",
+    b"ARROW1": "it is an Arrow file; name it .arrow",
 }
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+GUESSED_TYPES = (
+    *("int64", "double", "bool", "date32[day]", "time32[s]", "timestamp[s]", "timestamp[ns]"),
+)
+# What the cells of JSON are in Python where their column holds nothing odd.
+PLAIN = {"f": {float, NoneType}, "i": {int, NoneType}, "u": {int, NoneType}, "b": {bool, NoneType}}
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a table is written as text.
+    """How a table is written as text; digits are not grouped unless `thousands` says by what.
 
-    delimiter, quote: What stands between fields, and around a field that holds one.
-    decimal, thousands: What stands before decimals, and between groups of digits (nothing by
-        default).
-    encoding: "utf-8", or an encoding with one byte per letter, such as "cp1252".
-    missing: Cells that mean "missing", besides empty ones.
+    The encoding is "utf-8", or one with one byte per letter, such as "cp1252"; `missing` lists the
+    cells that mean "missing", besides empty ones.
     """
 
     delimiter: str = ","
@@ -76,7 +97,14 @@ class TextFormat:
             raise InvalidInputError("[file]: one character cannot mean two things.")
         if not all(isinstance(mark, str) and mark for mark in found.missing):
             raise InvalidInputError("[file]: 'missing' must list texts.")
-        if not _is_plain(found.encoding):
+        try:  # UTF-8, or one byte per letter with ASCII inside: no line changes another
+            letters = [bytes([byte]).decode(found.encoding, "replace") for byte in range(256)]
+            is_known = codecs.lookup(found.encoding).name == "utf-8" or (
+                letters[:128] == list(map(chr, range(128))) and set(map(len, letters)) == {1}
+            )
+        except (LookupError, TypeError, ValueError):
+            is_known = False
+        if not is_known:
             raise InvalidInputError(
                 f"[file]: 'encoding' is {found.encoding!r}; it must be utf-8 or have one byte per "
                 "letter, such as cp1252. Save the table as UTF-8."
@@ -85,118 +113,289 @@ class TextFormat:
 
     def to_record(self) -> dict[str, Any]:
         """Return what `from_record` reads."""
-        usual = vars(PLAIN_TEXT)
-        return {key: value for key, value in vars(self).items() if value != usual[key]}
+        default = vars(PLAIN_TEXT)
+        return {key: value for key, value in vars(self).items() if value != default[key]}
 
     @property
     def is_common(self) -> bool:
         """Whether cells can be read as they are."""
         return self.decimal == "." and not self.thousands and not self.missing
 
-    @property
-    def closed_line(self) -> str:
-        """Pattern of a line without a quote left open, as Arrow reads it.
-
-        A field is in quotes from its beginning, or not; quotes inside it mean nothing.
-        """
-        d, q = re.escape(self.delimiter), re.escape(self.quote)
-        tail = f"[^{q}{d}\\n][^{d}\\n]*"
-        field = f"(?:{tail}|{q}(?:[^{q}\\n]|{q}{q})*{q}(?:{tail})?|)"
-        return f"^{field}(?:{d}{field})*\\n$"
-
-    @property
-    def quoted_field(self) -> str:
-        """Pattern of a field in quotes."""
-        d, q = re.escape(self.delimiter), re.escape(self.quote)
-        return f"(^|{d}){q}(?:[^{q}\\n]|{q}{q})*{q}"
-
 
 PLAIN_TEXT = TextFormat()
 
 
-def _is_plain(encoding: Any) -> bool:
-    """Return whether an encoding is UTF-8, or one byte per letter with ASCII inside."""
+def open_text(path: Path) -> BinaryIO:
+    """Open a file of text, compressed by gzip, by Zstandard, or not, behind its byte order mark."""
+    if path.suffix == ".zst":
+        file: Any = io.BufferedReader(arrow().input_stream(path, compression="zstd"))
+    else:
+        file = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
     try:
-        if codecs.lookup(encoding).name == "utf-8":
-            return True
-        letters = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
-    except (LookupError, TypeError, ValueError):
-        return False
-    has_ascii = letters[:128] == list(map(chr, range(128)))
-    return has_ascii and all(len(letter) == 1 for letter in letters)
+        if file.peek(3)[:3] == codecs.BOM_UTF8:
+            file.read(3)
+    except BaseException:
+        file.close()
+        raise
+    return cast("BinaryIO", file)
 
 
-def sniffed(sample: bytes, encoding: str = "utf-8", **known: Any) -> TextFormat:
+def read_blocks(path: Path, *, header: bool) -> Iterator[bytes]:
+    """Yield the file in blocks of whole lines, without its header; a line too long is blank."""
+    with open_text(path) as file:
+        if header:
+            file.readline()
+        begun, size = bytearray(), 0  # the line that is not at its end yet, and its length
+        while block := file.read(BLOCK_BYTES):
+            end = block.find(b"\n") + 1
+            size += end or len(block)
+            if size <= MAX_LINE_LENGTH:
+                begun += block[: end or len(block)]
+            if not end:
+                continue
+            cut = block.rfind(b"\n") + 1  # [Z3] a line ends where it ends, whatever it holds
+            yield (bytes(begun) if size <= MAX_LINE_LENGTH else b"\n") + block[end:cut]
+            begun, size = bytearray(block[cut:]), len(block) - cut
+        if size:
+            yield bytes(begun) + b"\n" if size <= MAX_LINE_LENGTH else b"\n"
+
+
+# CSV ------------------------------------------------------------------------------------------
+
+
+def csv_header(path: Path, line: bytes, text: TextFormat) -> list[str]:
+    """Return the names of the columns: the fields of the first line."""
+    try:
+        decoded = line.decode(text.encoding).rstrip("\r\n")
+        names = next(csv.reader([decoded], delimiter=text.delimiter, quotechar=text.quote), [])
+    except UnicodeDecodeError:
+        raise InvalidInputError(
+            f"The file '{path}' cannot be read as csv: its first line is not written in "
+            f"{text.encoding}. Say how it is written: '--read encoding=cp1252', or encoding under "
+            "[file] in the bounds."
+        ) from None
+    except csv.Error:
+        raise InvalidInputError(
+            f"The first line of '{path}' cannot be read as names of columns: one is too long."
+        ) from None
+    if not any(names):
+        raise InvalidInputError(f"The first line of '{path}' names no columns.")
+    return names
+
+
+def csv_batches(
+    path: Path,
+    names: Sequence[str],
+    types: Mapping[str, str],
+    text: TextFormat,
+    *,
+    strict: bool = False,
+) -> Iterator[Any]:
+    """Yield tables of the columns in `types`: of these types where Arrow can, else of texts.
+
+    Where Arrow can read all cells of a block, it reads each of them as `read_as` would. With
+    `strict`, for the eyes of the owner, a line that cannot be read is an error.
+    """
+    pa, compute = arrow(), arrow("compute")
+    d, q = re.escape(text.delimiter), re.escape(text.quote)
+    # A field is in quotes from its beginning, or not; quotes inside it mean nothing.
+    tail = f"[^{q}{d}\\n][^{d}\\n]*"
+    field = f"(?:{tail}|{q}(?:[^{q}\\n]|{q}{q})*{q}(?:{tail})?|)"
+    closed_line = f"^{field}(?:{d}{field})*\\n$"
+    quoted_field = f"(^|{d}){q}(?:[^{q}\\n]|{q}{q})*{q}"
+    declared = {name: type_of(each) for name, each in types.items()}
+    n_before = 1
+    for block in read_blocks(path, header=True):
+        if text.encoding != "utf-8":  # a letter of it is one byte, so that no line changes another
+            block = block.decode(text.encoding, "replace").encode()
+        if b"\r" in block:  # alone it would end a line for Arrow
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
+        offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int64))
+        buffers = [None, offsets, pa.py_buffer(block)]  # lines with their ends, not copied
+        lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+        if text.quote.encode() in block:
+            bare = compute.replace_substring_regex(lines, quoted_field, r"\1")
+            is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
+            is_good = compute.and_(compute.match_substring_regex(lines, closed_line), is_good)
+        else:
+            is_good = compute.equal(compute.count_substring(lines, text.delimiter), len(names) - 1)
+        if is_good.true_count < len(lines):
+            blank = pa.scalar(b"\n", pa.large_binary())
+            odd = compute.index(compute.or_(is_good, compute.equal(lines, blank)), False).as_py()
+            if strict and odd >= 0:
+                raise InvalidInputError(
+                    f"Line {n_before + odd + 1} of '{path}' does not have as many fields as the "
+                    "first line, or leaves a quote open. Each line is read as one record: close "
+                    "the quote, remove line breaks inside of quotes, or save the table as Parquet."
+                )
+            # [Z4] each line alone; the others are kept as they are
+            block = b"".join(compute.if_else(is_good, lines, blank).to_pylist())
+        n_before += len(ends)
+        table = None
+        if text.is_common:
+            with contextlib.suppress(pa.ArrowException):
+                table = _read_block(block, names, declared, text)
+        if table is None:
+            table = _read_block(block, names, dict.fromkeys(types, pa.binary()), text)
+        yield table if text.is_common else _common_cells(table, types, text)
+
+
+def _read_block(
+    block: bytes, names: Sequence[str], types: Mapping[str, Any], text: TextFormat
+) -> Any:
+    reader = arrow("csv")
+    return reader.read_csv(
+        arrow().BufferReader(block),
+        read_options=reader.ReadOptions(
+            column_names=list(names), use_threads=False, block_size=len(block) + 1
+        ),
+        parse_options=reader.ParseOptions(
+            delimiter=text.delimiter, quote_char=text.quote, ignore_empty_lines=False
+        ),
+        convert_options=reader.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            strings_can_be_null=True,  # an empty cell is a missing one
+            null_values=[""],
+        ),
+    )
+
+
+def _common_cells(table: Any, types: Mapping[str, str], text: TextFormat) -> Any:
+    """Return markers of missing cells as missing, and numbers with a point; each cell alone."""
+    compute, none = arrow("compute"), arrow().scalar(None, arrow().string())
+    columns = {}
+    for name in table.column_names:
+        cells = compute.utf8_trim_whitespace(read_as(table[name], "string"))
+        if text.missing:
+            marks = arrow().array(list(text.missing), arrow().string())
+            cells = compute.if_else(compute.is_in(cells, value_set=marks), none, cells)
+        columns[name] = common_numbers(cells, text) if arrow_kind(types[name]) else cells
+    return arrow().table(columns)
+
+
+def common_numbers(cells: Any, text: TextFormat) -> Any:
+    """Write numbers with a point and without groups; where a comma is due, a point is not one."""
+    compute = arrow("compute")
+    if text.thousands:
+        t, d = re.escape(text.thousands), re.escape(text.decimal)
+        grouped = compute.match_substring_regex(cells, rf"^[+-]?\d{{1,3}}({t}\d{{3}})+({d}\d*)?$")
+        bare = compute.replace_substring(cells, text.thousands, "")
+        cells = compute.if_else(grouped, bare, cells)
+    if text.decimal != ".":
+        cells = compute.replace_substring(cells, ".", "?")
+        cells = compute.replace_substring(cells, text.decimal, ".")
+    return cells
+
+
+def guess_csv_types(path: Path, names: Sequence[str], text: TextFormat) -> dict[str, str]:
+    """Read the types of columns off all their cells, for the eyes of the owner."""
+    pa, compute = arrow(), arrow("compute")
+    possible, filled = {name: list(GUESSED_TYPES) for name in names}, set()
+    marks = pa.array(["", *MARKERS])
+    for table in csv_batches(path, names, dict.fromkeys(names, "string"), text, strict=True):
+        for name in names:
+            cells = compute.utf8_trim_whitespace(read_as(table[name], "string")).drop_null()
+            cells = cells.filter(compute.invert(compute.is_in(cells, value_set=marks)))
+            filled |= {name} if len(cells) else set()
+            for each in tuple(possible[name]):
+                try:
+                    (common_numbers(cells, text) if arrow_kind(each) else cells).cast(type_of(each))
+                except pa.ArrowException:
+                    possible[name].remove(each)
+    return {name: [*possible[name], "string"][0] if name in filled else "string" for name in names}
+
+
+def sniff_text(path: Path, **known: Any) -> TextFormat | None:
     """Find out how a table is written, from its first lines; for the eyes of its owner."""
-    lines = sample.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace").splitlines()
-    lines = [line for line in lines if len(line) <= MAX_LINE_LENGTH]
-    is_single = sample.count(b"'") > 4 * sample.count(b'"') and _quotes(lines)
+    with open_text(path) as file:
+        block = file.read(BLOCK_BYTES)
+        sample = block[:SAMPLE_BYTES]
+        for mark, told in NOT_TEXT.items():
+            if sample.startswith(mark):
+                raise InvalidInputError(f"The file '{path}' cannot be read: {told}.")
+        encoding, decoder = known.get("encoding"), codecs.getincrementaldecoder("utf-8")()
+        try:  # by all of the file: one name far down may need it
+            while block and encoding is None:
+                decoder.decode(block)
+                block = file.read(BLOCK_BYTES)
+            decoder.decode(b"", final=encoding is None)
+        except UnicodeDecodeError:
+            encoding = "cp1252"
+    encoding = encoding or "utf-8"
+    sample = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE_BYTES else sample
+    if not sample.strip():
+        return None
+    lines = sample.decode(encoding, "replace").splitlines()
+    lines = [line for line in lines if len(line) <= 100_000]  # csv takes no longer field
+    single = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
+    is_single = (
+        sample.count(b"'") > 4 * sample.count(b'"')
+        and sum(bool(single.search(line)) for line in lines) > len(lines) / 2
+    )
     quote = known.get("quote") or ("'" if is_single else '"')
-    delimiter = known.get("delimiter") or max(DELIMITERS, key=lambda d: _fit(lines, d, quote))
+
+    def fit(delimiter: str) -> tuple[float, int]:  # lines with as many fields as the header
+        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter, quotechar=quote)]
+        if not widths or widths[0] < 2:
+            return 0.0, 0
+        return Counter(widths)[widths[0]] / len(widths), widths[0]
+
+    delimiter = known.get("delimiter") or max(DELIMITERS, key=fit)
     rows = list(csv.reader(lines, delimiter=delimiter, quotechar=quote))
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
     found: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "encoding": encoding}
-    found |= _decimals(columns, delimiter) | known
-    text = TextFormat(**found)
-    return TextFormat(**{**vars(text), "missing": known.get("missing", _markers(columns, text))})
-
-
-def _decimals(columns: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
-    """Find out whether numbers are written with a comma, and whether digits stand in groups."""
     cells = [cell for column in columns for cell in column]
     commas = sum(1 for cell in cells if WITH_COMMA.fullmatch(cell))
     points = sum(1 for cell in cells if WITH_POINT.fullmatch(cell) and not GROUPED.fullmatch(cell))
-    if delimiter == "," or commas <= points:
-        return {}
-    return {"decimal": ",", "thousands": "." if any(map(GROUPED.fullmatch, cells)) else ""}
+    if delimiter != "," and commas > points:
+        found |= {"decimal": ",", "thousands": "." if any(map(GROUPED.fullmatch, cells)) else ""}
+    text = TextFormat(**{**found, **known})
 
+    def is_number(cell: str) -> bool:
+        if text.decimal == ",":
+            cell = cell.replace(".", "" if text.thousands == "." else "?").replace(",", ".")
+        return NUMBER.fullmatch(cell) is not None
 
-def encoding_of(file: BinaryIO) -> str:
-    """Find out how letters are written, from all of a file: one name far down may need it."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    start = file.read(BLOCK_BYTES)
-    for mark, told in NOT_TEXT.items():
-        if start.startswith(mark):
-            raise InvalidInputError(told)
-    try:
-        while start:
-            decoder.decode(start)
-            start = file.read(BLOCK_BYTES)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
-
-
-def _quotes(lines: Sequence[str]) -> bool:
-    quoted = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
-    return sum(bool(quoted.search(line)) for line in lines) > len(lines) / 2
-
-
-def _fit(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
-    """Return the share of lines that have as many fields as the header, if it has several."""
-    widths = [len(row) for row in csv.reader(lines, delimiter=delimiter, quotechar=quote)]
-    if not widths or widths[0] < 2:
-        return 0.0, 0
-    return Counter(widths)[widths[0]] / len(widths), widths[0]
-
-
-def _markers(columns: Sequence[Sequence[str]], text: TextFormat) -> tuple[str, ...]:
-    """Return texts that stand for missing cells: known words, and few odd ones among numbers."""
-    found: dict[str, None] = {}
+    marks: dict[str, None] = {}  # known words, and few odd ones among numbers
     for column in columns:
         values = Counter(cell for cell in column if cell)
-        odd = [cell for cell in values if not _is_number(cell, text)]
-        known = [cell for cell in odd if cell in MARKERS]
+        odd = [cell for cell in values if not is_number(cell)]
         n_odd = sum(values[cell] for cell in odd)
         few = len(odd) <= MAX_MARKERS and n_odd <= 0.5 * values.total()
-        is_number = few and len(values) - len(odd) > len(odd)
-        found |= dict.fromkeys(odd if is_number else known)
-    return tuple(found)
+        numbers = few and len(values) - len(odd) > len(odd)
+        marks |= dict.fromkeys(odd if numbers else [cell for cell in odd if cell in MARKERS])
+    return TextFormat(**{**vars(text), "missing": known.get("missing", tuple(marks))})
 
 
-def _is_number(cell: str, text: TextFormat) -> bool:
-    if text.decimal == ",":
-        cell = cell.replace(".", "" if text.thousands == "." else "?").replace(",", ".")
-    return NUMBER.fullmatch(cell) is not None
+# JSON lines -----------------------------------------------------------------------------------
+
+
+def json_records(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield the objects of a block of lines; what is not one has no cells."""
+    for block in read_blocks(path, header=False):
+        records = []
+        for line in block.split(b"\n")[:-1]:
+            try:
+                found = json.loads(line.decode("utf-8", "replace"))
+            except (ValueError, RecursionError):
+                found = None
+            records.append(found if isinstance(found, dict) else {})
+        yield records
+
+
+def json_batches(path: Path, types: Mapping[str, str]) -> Iterator[Any]:
+    """Yield tables of the columns in `types`: of these types where all cells are, else of texts."""
+    pa = arrow()
+    for records in json_records(path):
+        columns = {}
+        for name, declared in types.items():
+            cells = [record.get(name) for record in records]
+            if set(map(type, cells)) <= PLAIN.get(arrow_kind(declared), {str, NoneType}):
+                with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError):
+                    columns[name] = pa.array(cells, type_of(declared))  # each as by `read_as`
+            if name not in columns:
+                columns[name] = texts([text_of(cell) for cell in cells])
+        yield pa.table(columns)

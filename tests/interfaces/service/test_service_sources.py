@@ -15,7 +15,7 @@ import pytest
 from sfumato.service.bodies import ColumnFacts
 from sfumato.service.settings import Settings
 from sfumato.service.sources import hold_same_rows
-from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import Column, Target
 from tests.interfaces.service.house import TABLE, House, write_table
 from tests.ledger.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 

@@ -13,7 +13,7 @@ from sfumato.service.access import csrf_token, make_token
 from sfumato.service.studio import login, pages
 from sfumato.service.studio.forms import column_facts, columns_to_confirm
 from sfumato.service.studio.sessions import COOKIE
-from sfumato.tables.facts import Column
+from sfumato.tables.schema import Column
 from tests.interfaces.service.house import TABLE, House
 
 ROUTES = [*login.router.routes, *pages.router.routes]

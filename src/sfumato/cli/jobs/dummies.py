@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.bounds import PUBLIC_LABELS
-from sfumato.tables.columns import arrow, arrow_kind, type_of
-from sfumato.tables.dates import is_date
-from sfumato.tables.facts import Column, Target
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.columns import arrow, arrow_kind, is_date, type_of
+from sfumato.tables.schema import Column, TableBounds, Target
 
 GOLDEN = 0.6180339887498949  # multiples of it fill an interval evenly, and no generator is needed
 

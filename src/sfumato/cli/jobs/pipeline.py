@@ -32,9 +32,8 @@ from sfumato.sums.partitions import Partitions
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, arrow_kind, codes_of
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import TableBounds, Target
 from sfumato.tables.text import TextFormat
 
 # The names of the command line, and the public classes they stand for.

@@ -24,7 +24,7 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.frames import is_table
+from sfumato.tables.cells import is_table
 
 Array = NDArray[np.float64]
 

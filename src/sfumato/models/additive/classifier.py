@@ -21,8 +21,7 @@ from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
-from sfumato.tables.frames import is_out_of_core
+from sfumato.tables.cells import checked_column, is_out_of_core
 
 Array = NDArray[np.float64]
 

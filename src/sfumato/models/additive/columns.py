@@ -12,7 +12,7 @@ from sfumato.exceptions import MissingBoundsError
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
-from sfumato.tables.facts import Feature
+from sfumato.tables.schema import Feature
 
 Array = NDArray[np.float64]
 

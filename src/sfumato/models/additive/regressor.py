@@ -25,8 +25,7 @@ from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import as_numbers, checked_column
-from sfumato.tables.frames import is_out_of_core
+from sfumato.tables.cells import as_numbers, checked_column, is_out_of_core
 
 Array = NDArray[np.float64]
 
