@@ -28,12 +28,8 @@ from joblib import cpu_count
 
 from benchmarks.recording import mnist, timed, write
 from sfumato.core.arrays import namespace_of
-from sfumato.models.image_features import (
-    HOGFeatures,
-    RandomPatchFeatures,
-    RandomProcessFeatures,
-    ScatteringFeatures,
-)
+from sfumato.models.generated_features import RandomPatchFeatures, RandomProcessFeatures
+from sfumato.models.image_features import HOGFeatures, ScatteringFeatures
 from sfumato.models.images import best_features
 from sfumato.models.linear import PrivateLinearClassifier
 from sfumato.tables.bounds import Bounds

@@ -52,8 +52,8 @@ from sfumato import (
 )
 from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
 from sfumato.core.arrays import namespace_of
-from sfumato.models.image_features import images, random_process
-from sfumato.models.image_features.images import ImageFeatures
+from sfumato.models import generated_features, image_features
+from sfumato.models.image_features import ImageFeatures
 from sfumato.models.private import PrivateEstimator
 from sfumato.tables import cells
 
@@ -199,8 +199,10 @@ def cheap_maps(pixels: Any) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore:delta=")
 def test_scikit_learn_contract(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All checks of an estimator; those that are expected to fail must fail."""
-    monkeypatch.setattr(images, "BLOCK", 2)  # checks ask for single images, each fills a block
-    monkeypatch.setattr(random_process, "_maps", cheap_maps)  # the net has tests of its own
+    monkeypatch.setattr(
+        image_features, "BLOCK", 2
+    )  # checks ask for single images, each fills a block
+    monkeypatch.setattr(generated_features, "net_maps", cheap_maps)  # the net has tests of its own
     # Some checks give lists for arrays, whose width is not public: see tests/test_odd_records.py.
     monkeypatch.setattr(cells, "_width_for_list", lambda *_, **__: None)
     expected = expected_failures(estimator)

@@ -34,7 +34,7 @@ from sfumato.models.additive.probabilities import EDGES, ScoreBins, score_table
 from sfumato.models.covariance import MaternKernel
 from sfumato.models.curves import SmoothedCurves
 from sfumato.models.features import KnotFeatures
-from sfumato.models.image_features.images import ImageFeatures
+from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords

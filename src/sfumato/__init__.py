@@ -12,18 +12,14 @@ if TYPE_CHECKING:
     )
     from sfumato.models.curves import PrivateMeanCurve
     from sfumato.models.density import PrivateDensity
+    from sfumato.models.generated_features import RandomPatchFeatures, RandomProcessFeatures
     from sfumato.models.hulls import (
         AffineHullClassifier,
         DeepAffineHull,
         KernelAffineHull,
         WideAffineHull,
     )
-    from sfumato.models.image_features import (
-        HOGFeatures,
-        RandomPatchFeatures,
-        RandomProcessFeatures,
-        ScatteringFeatures,
-    )
+    from sfumato.models.image_features import HOGFeatures, ScatteringFeatures
     from sfumato.models.images import PrivateImageClassifier
     from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
     from sfumato.models.linear import (
@@ -92,12 +88,8 @@ _MODULES = {
         "MembershipMapping",
         "WideMembershipAutoencoder",
     ),
-    "sfumato.models.image_features": (
-        "HOGFeatures",
-        "RandomPatchFeatures",
-        "RandomProcessFeatures",
-        "ScatteringFeatures",
-    ),
+    "sfumato.models.generated_features": ("RandomPatchFeatures", "RandomProcessFeatures"),
+    "sfumato.models.image_features": ("HOGFeatures", "ScatteringFeatures"),
     "sfumato.models.images": ("PrivateImageClassifier",),
     "sfumato.models.linear": (
         "PrivateLinearClassifier",

@@ -14,6 +14,7 @@ from sfumato import PrivateImageClassifier, load
 from sfumato.cli.jobs.images import fit_images, predict_images, read_images
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.images import best_features
 from tests.interfaces.running import done, refused
 
 SIZE = (8, 8, 1)
@@ -126,12 +127,11 @@ def test_the_command_line_fits_and_predicts_images(folder, tmp_path):
 
 
 def test_best_features_are_the_published_ones(rng):
-    model = PrivateImageClassifier(image_shape=(32, 32, 3))
-    (scattering, first), (patches, second), (net, third) = model._parts(3072)
+    (scattering, first), (patches, second), (net, third) = best_features((32, 32, 3))
     assert (scattering.mirror, scattering.n_projected) == ("average", 2000)
     assert (type(patches).__name__, patches.n_projected) == ("RandomPatchFeatures", 2500)
     assert (type(net).__name__, net.n_projected) == ("RandomProcessFeatures", 3000)
     assert (second / first, third / first) == pytest.approx((1.5, 2.0))
     assert first**2 + second**2 + third**2 == pytest.approx(1.0)
-    small = model.set_params(image_shape=(4, 6))._parts(24)[0][0]
+    small = best_features((4, 6, 1))[0][0]
     assert small.n_projected == small.fit(rng.random((1, 24))).transform(np.zeros((1, 24))).shape[1]

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.image_features.images import ImageFeatures
+from sfumato.models.image_features import ImageFeatures
 from sfumato.models.private import PrivateEstimator
 from sfumato.tables.encoder import TableEncoder
 
