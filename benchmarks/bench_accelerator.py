@@ -199,8 +199,8 @@ def noise(_: int) -> Iterator[dict[str, Any]]:
     n_chunks = size // sampling.CHUNK
 
     def drawn(threads: int) -> None:
-        with ThreadPoolExecutor(threads) as pool:
-            sampling._Draws(pool, sampling.GAUSSIAN, SCALE, size).result()
+        sampling.cpu_count = lambda: threads
+        sampling.rounded_noise(sampling.GAUSSIAN, SCALE, size)
 
     def words_drawn(threads: int) -> None:
         with ThreadPoolExecutor(threads) as pool:

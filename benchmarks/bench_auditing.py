@@ -136,7 +136,7 @@ def matches(_: argparse.Namespace) -> list[dict[str, Any]]:
     rows, y = X[:10_000].astype(float), y[:10_000]
     found = []
     for epsilon in (0.1, 0.5, 1.0, 2.0):
-        noise = EntryMechanism.calibrate(entry_bound=1.0, epsilon=epsilon)
+        noise = EntryMechanism(entry_bound=1.0, epsilon=epsilon)
         made = noise.release(rows[:200], ledger=None)
         found.append({"release": "entry, noise", "epsilon": epsilon, **_matched(rows, made)})
     make = Fabricator(epsilon=1.0, delta=DELTA, bounds=PIXELS, random_state=0)

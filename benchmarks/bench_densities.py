@@ -125,7 +125,7 @@ def real_lines() -> Iterator[tuple[str, Line]]:
 
 def histogram(rows: np.ndarray, bins: int, epsilon: float) -> np.ndarray:
     counts = np.histogramdd(rows, [bins] * rows.shape[1], [(0, 1)] * rows.shape[1])[0]
-    mechanism = LaplaceMechanism.calibrate(sensitivity=2.0, epsilon=epsilon, touched=2)
+    mechanism = LaplaceMechanism(sensitivity=2.0, epsilon=epsilon, touched=2)
     cut = np.maximum(mechanism.release(counts, ledger=None), 0)
     return cut / cut.sum() if cut.sum() else np.full(cut.shape, 1 / cut.size)
 

@@ -18,7 +18,7 @@ def main() -> None:
     zeros = np.zeros(DRAWS)
     rng = np.random.default_rng()
     exact = {
-        "laplace": LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0),
+        "laplace": LaplaceMechanism(sensitivity=1.0, epsilon=1.0),
         "gaussian": GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5),
     }
     plain = {"laplace": rng.laplace, "gaussian": rng.normal}
@@ -36,7 +36,7 @@ def main() -> None:
             }
         )
     table = np.zeros(MNIST)
-    entry = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
+    entry = EntryMechanism(entry_bound=1.0, epsilon=1.0)
     seconds = best_of(1, lambda: entry.release(table, ledger=None))
     rows.append({"law": "entry", "draws": table.size, **seconds})
     write("noise", rows, seed=None)

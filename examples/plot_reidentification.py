@@ -34,7 +34,7 @@ bounds = Bounds(lower=0.0, upper=1.0)
 # Three releases, each with epsilon 1. The first two protect one pixel of one piece, the third a
 # whole piece.
 
-noise = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
+noise = EntryMechanism(entry_bound=1.0, epsilon=1.0)
 smoothed = EntryFabricator(epsilon=1.0, bounds=bounds, random_state=0)
 record = Fabricator(epsilon=1.0, delta=1e-5, n_components=10, bounds=bounds, random_state=0)
 releases = {

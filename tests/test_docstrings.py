@@ -112,7 +112,7 @@ def test_methods(name: str) -> None:
 
 def test_nothing_is_left_out() -> None:
     assert {f"sfumato.{name}" for name in sfumato._MODULE_OF} <= set(NAMES)
-    assert "sfumato.mechanisms.GaussianMechanism.release" in METHODS
+    assert "sfumato.mechanisms.GaussianMechanism.release_symmetric" in METHODS
     assert "sfumato.Bounds.clip" in METHODS
     assert len(NAMES) > 90
     assert len(METHODS) > 200

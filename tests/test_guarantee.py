@@ -148,9 +148,7 @@ def test_a_stored_sentence_is_not_believed() -> None:
 
 
 def test_entry_guarantee_tells_of_the_whole_record() -> None:
-    guarantee = EntryMechanism.calibrate(entry_bound=1.0, epsilon=0.1, delta=1e-5).guarantee(
-        n_entries=784
-    )
+    guarantee = EntryMechanism(entry_bound=1.0, epsilon=0.1, delta=1e-5).guarantee(n_entries=784)
     reading = guarantee.record_reading
     assert isinstance(reading, RecordReading)
     assert reading.pure_epsilon == pytest.approx(78.4)

@@ -149,7 +149,7 @@ def test_what_is_asked_for_is_what_is_used(monkeypatch, model, size):
 
 
 def test_releases_of_numbers_use_less(monkeypatch):
-    entry = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0, delta=0.0)
+    entry = EntryMechanism(entry_bound=1.0, epsilon=1.0, delta=0.0)
     for mechanism in (GaussianMechanism(1.0, 1.0), entry):
         values = np.zeros(300_000)
         tracemalloc.start()

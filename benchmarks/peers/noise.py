@@ -19,7 +19,7 @@ THEIR_DRAWS = 100_000
 MEASURE = "million draws a CPU second"
 LAWS = {
     "gaussian": GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=DELTA),
-    "laplace": LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0),
+    "laplace": LaplaceMechanism(sensitivity=1.0, epsilon=1.0),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import prepay
-from sfumato.mechanisms.quantiles import QuantileMechanism
+from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.models.additive.columns import PublicColumns
 from sfumato.models.additive.knots import EDGES, PlaceCounts, knots_at, public_knots, release_knots
 from sfumato.privacy.calibrate import gaussian_mu_beside

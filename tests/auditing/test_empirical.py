@@ -84,7 +84,7 @@ def test_atoms_are_found_without_being_told() -> None:
 
 
 def test_a_mechanism_of_the_library_may_be_given() -> None:
-    right = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
+    right = LaplaceMechanism(sensitivity=1.0, epsilon=1.0)
     found = empirical_epsilon(right, 1.0, 0.0, n_runs=2000, claimed=1.0, confidence=1 - 1e-6)
     assert 0.2 < found.epsilon <= 1.0
     assert "proves nothing" in str(found)

@@ -36,7 +36,7 @@ def test_entry_noise_gives_rows_away_and_record_noise_does_not() -> None:
     """The same epsilon of 1: for one number of a row, and for the whole row."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 2, (300, 400)).astype(float)
-    entry = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
+    entry = EntryMechanism(entry_bound=1.0, epsilon=1.0)
     record = Fabricator(n_components=5, bounds=Bounds(lower=0.0, upper=1.0), random_state=0)
     shown = reidentification(rows, entry.release(rows, ledger=None))
     hidden = reidentification(rows, record.fit_fabricate(rows))

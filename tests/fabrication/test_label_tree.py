@@ -17,8 +17,8 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share, uniform_scores
 from sfumato.audit.testing.taint import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.base import Tape, taped
+from sfumato.mechanisms.exponential import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.synthetic.constraints import parsed, repaired
 from sfumato.synthetic.table_cells import MAX_CATEGORIES, ColumnCells, TableCells, public_columns
 from sfumato.synthetic.tree_masses import (

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import sfumato.mechanisms
+from sfumato import Bounds, PrivateGaussianClassifier, PrivateSearchCV
+from sfumato.audit.testing import PrivateCase
+from sfumato.audit.testing.case import fit
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (
     EntryMechanism,
@@ -31,10 +38,11 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
     Mechanism,
     QuantileMechanism,
-    RandomizedResponseMechanism,
+    selection,
 )
-from sfumato.mechanisms.base import Repeated
-from sfumato.mechanisms.column_pairs import SecondParentsMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.base import Repeated, Tape, taped
+from sfumato.mechanisms.entropy import Words, drawing_from
+from sfumato.mechanisms.exponential import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE
 from sfumato.privacy.events import (
@@ -45,18 +53,20 @@ from sfumato.privacy.events import (
     LaplaceEvent,
     ObjectivePerturbationEvent,
     PureEvent,
-    RandomizedResponseEvent,
+    SelectionEvent,
     flatten,
 )
+from tests.honest import BOUNDS, Honest, X
+from tests.test_common import CASES as FITS
 
 MODULES = {
     each.name: importlib.import_module(f"sfumato.mechanisms.{each.name}")
     for each in pkgutil.iter_modules(sfumato.mechanisms.__path__)
 }
 NOISE = ("rounded_noise", "rounded_spherical_noise", "discrete_gaussian")
-SAMPLERS = (*NOISE, "choose", "bernoulli", "uniform_below")
+SAMPLERS = (*NOISE, "choose", "bernoulli")
 # Where words become draws: the samplers, and the choices of a search (tests/search).
-DRAWING = {"entropy", "sampling", "spherical", "selection"}
+DRAWING = {"entropy", "sampling", "selection"}
 MANY = 2.0**24  # cells: the response to one noise number is read off to 7 digits at least
 ROUNDING = 2.0**-6  # of a loss: more than grids enlarge any noise
 
@@ -107,10 +117,6 @@ class Script:
     def bernoulli(self, probability: Callable[[Any], Any], size: int) -> np.ndarray:
         self.draws.append(Draw("bernoulli", size=size, probability=float(probability(Plain))))
         return np.zeros(size, dtype=bool)
-
-    def uniform_below(self, limit: int, size: int) -> np.ndarray:
-        self.draws.append(Draw("uniform_below", size=size, probability=1 / limit))
-        return np.zeros(size, dtype=np.int64)
 
 
 class Plain:
@@ -231,10 +237,6 @@ def paid_exactly(case: Case, script: Script) -> bool:
             ranges = found.pop("choose")
             good = len(ranges) == count and max(ranges) <= event.epsilon * (1 + 1e-9)
             good = good and is_paid(max(ranges), event.epsilon)
-        case RandomizedResponseEvent():
-            (kept,), (other,) = found.pop("bernoulli"), found.pop("uniform_below")
-            odds = math.log(kept / ((1 - kept) * other))
-            good = count == 1 and is_paid(odds, event.epsilon)
         case _:
             raise AssertionError(f"No rule for {event}.")
     assert not found, f"draws that nobody pays for: {found}"
@@ -295,8 +297,6 @@ CASES = [
     Case(EntryMechanism(3.0, 0.25), np.zeros(4), 3 * FIRST),
     Case(EntryMechanism(3.0, 0.25, delta=0.125), np.zeros(4), 3 * FIRST),
     Case(ExponentialMechanism(3.0, 0.25), [0.0, 3.0, 1.0], [3.0, 0.0, 1.0]),
-    Case(RandomizedResponseMechanism(2, 0.25), [0, 1], [1, 1]),
-    Case(RandomizedResponseMechanism(5, 2.0), [0, 1], [4, 1]),
     Case(
         GaussianObjectiveMechanism(2.0, 0.125, 3.0, noise_multiplier=4.0, dimension=2),
         *PLANES,
@@ -364,9 +364,8 @@ def test_pairs_are_chosen_by_their_distance_from_the_reference() -> None:
     tables = [[5, 5, 0, 1], [7, 3, 0, 1], [2, 5, 1, 1], [9, 9, 2, 1]]
     candidates, penalties = ((0, 1), (1, 2), (2, 3), (3, 4)), (0.0, 0.0, 0.0, 8.0)
     mechanism = SecondParentsMechanism(1.0, math.inf, 4, candidates, references, penalties)
-    np.testing.assert_array_equal(
-        mechanism._scores([np.array(each, dtype=float) for each in tables]), [0, 4, 4, 2]
-    )
+    chosen = mechanism.release(np.ravel(tables), ledger=None)
+    assert chosen.tolist() == [[1, 2], [2, 3], [3, 4], [0, 1]]  # scores 4, 4, 2, 0
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.name))
@@ -375,11 +374,10 @@ def test_what_is_drawn_is_what_is_paid(case: Case, monkeypatch: pytest.MonkeyPat
 
 
 def test_coordinates_of_a_function_are_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`noise` gives the noise of all coordinates that `charge_once` has paid for."""
+    """`noise` gives the noise of all coordinates, after one charge."""
     script, payer = Script(monkeypatch), Payer()
     mechanism = GaussianProcessMechanism(3.0, 2.0)
-    mechanism.charge_once(payer)
-    noise = mechanism.noise(limit=100)
+    noise = mechanism.noise(limit=100, ledger=payer)
     noise.draw(2)
     noise.draw(1)
     assert payer.events == [GaussianEvent(2.0)]
@@ -418,10 +416,10 @@ def test_samplers_are_the_only_source_of_draws() -> None:
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         assert ("random_words" in names) == (name in DRAWING), name
         for node in ast.walk(tree):
-            from_samplers = str(getattr(node, "module", "")).endswith((".sampling", ".spherical"))
+            from_samplers = str(getattr(node, "module", "")).endswith(".sampling")
             if isinstance(node, ast.ImportFrom) and from_samplers and name not in DRAWING:
                 taken = {alias.name for alias in node.names if alias.name.islower()}
-                assert taken <= {*SAMPLERS, "require_scale"}, name
+                assert taken <= {*SAMPLERS, "require_scale", "draw_ahead"}, name
 
 
 # Mechanisms that draw less than they pay for are seen ---------------------------------------------
@@ -467,3 +465,147 @@ COUNTS = np.arange(32.0)[None]
 )
 def test_a_wrong_charge_is_seen(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not paid_exactly(case, Script(monkeypatch))
+
+
+# Every random word of every private fit is drawn inside a release that was paid for -------------
+
+
+@dataclass
+class Watch:
+    """Counts random words by the release that asks for them; notes charges in their order."""
+
+    n_words: Counter[Any] = field(default_factory=Counter)
+    charged: list[Event] = field(default_factory=list)
+    tape: Tape = field(default_factory=Tape)
+    is_releasing: bool = False
+    is_searching: bool = False
+
+    def __deepcopy__(self, memo: object) -> Watch:
+        return self
+
+    def charge(self, *events: Event, **words: Any) -> Receipt:
+        assert not self.n_words, "something was drawn before all was paid for"
+        self.charged += events
+        return Receipt(events, **{name: words.get(name) for name in ("unit", "relation")})
+
+    def words(self, count: int) -> Words:
+        asking = len(self.tape.releases) if self.is_releasing else "nobody"
+        self.n_words["search" if self.is_searching else asking] += count
+        return self.generator.integers(0, 2**64, count, dtype=np.uint64, endpoint=False)
+
+    def __post_init__(self) -> None:
+        self.generator = np.random.default_rng(0)
+
+
+@contextmanager
+def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Record releases and words; what a search draws for itself is counted apart."""
+    watch = Watch()
+    run, choices = Tape.run, selection.random_words
+
+    def watched_run(tape: Tape, *arguments: Any) -> Any:
+        watch.is_releasing = True
+        try:
+            return run(tape, *arguments)
+        finally:
+            watch.is_releasing = False
+
+    def watched_choices(count: int) -> Words:
+        watch.is_searching = True
+        try:
+            return choices(count)
+        finally:
+            watch.is_searching = False
+
+    monkeypatch.setattr(Tape, "run", watched_run)
+    monkeypatch.setattr(selection, "random_words", watched_choices)
+    with drawing_from(watch.words), taped() as tape:
+        watch.tape = tape
+        yield watch
+
+
+def check(watch: Watch, *, n_releases: int | None = None) -> None:
+    releases = watch.tape.releases
+    assert releases
+    assert "nobody" not in watch.n_words, "drawn outside of every release"
+    drawing = {number for number in watch.n_words if number != "search"}
+    assert drawing == set(range(len(releases))), "a release that draws nothing"
+    assert n_releases is None or len(releases) == n_releases
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=f"{name}-{i}") for name, each in FITS.items() for i, c in enumerate(each)],
+)
+def test_every_draw_of_a_fit_is_paid_for(
+    case: PrivateCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with watched(monkeypatch) as watch:
+        fit(clone(case.estimator).set_params(ledger=watch), case.X, case.y)
+    check(watch)
+    assert "search" not in watch.n_words
+    drawn = flatten(released.mechanism.event() for released in watch.tape.releases)
+    assert drawn == flatten(watch.charged)
+
+
+@pytest.mark.parametrize("constant_time", [True, False])
+def test_every_draw_of_a_search_is_paid_for(
+    constant_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One event is charged; no run draws more than its options say, and no more runs are made."""
+    rows = np.random.default_rng(0).normal(size=(90, 2)) * 0.2
+    labels = np.arange(90) % 3
+    search = PrivateSearchCV(
+        PrivateGaussianClassifier(bounds=Bounds(norm=1.0, labels=[0, 1, 2])),
+        {"n_components": [1, 2]},
+        mean_runs=3.0,
+        constant_time=constant_time,
+        epsilon=4.0,
+        delta=1e-4,
+    )
+    with watched(monkeypatch) as watch:
+        search.set_params(ledger=watch).fit(rows, labels)
+    check(watch)
+    (event,) = watch.charged
+    assert isinstance(event, SelectionEvent)
+    allowed = max(map(mu_squared, event.options))
+    ends = [n for n, each in enumerate(watch.tape.releases, 1) if each.statistic.size == 1]
+    drawn = [released.mechanism.event() for released in watch.tape.releases]
+    runs = [drawn[start:end] for start, end in itertools.pairwise([0, *ends])]
+    assert ends[-1] == len(drawn)  # every run ends with its score
+    assert max(map(mu_squared, runs)) == pytest.approx(allowed, rel=1e-9)
+    assert len(runs) == event.max_runs or not constant_time
+
+
+def mu_squared(events: Iterable[Any]) -> float:
+    return sum(n / event.noise_multiplier**2 for event, n in flatten(events).items())
+
+
+class DrawsForItself(Honest):
+    def after(self, rows: np.ndarray) -> None:
+        self.noise_ = float(Watch.words(self.ledger, 1)[0])
+
+
+class DrawsTwice(Honest):
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        first = super().release(mechanism, statistic, receipt)
+        return (first + mechanism.release_symmetric(statistic, ledger=None)) / 2
+
+
+class NoNoise(Honest):
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        silent = type(mechanism)(mechanism.sensitivity, 0.0)
+        object.__setattr__(silent, "event", mechanism.event)
+        return silent.release_symmetric(statistic, ledger=receipt)
+
+
+@pytest.mark.parametrize("kind", [Honest, DrawsForItself, DrawsTwice, NoNoise])
+def test_a_draw_that_nobody_pays_for_is_seen(
+    kind: type[Honest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = PrivateCase(kind(2, bounds=BOUNDS), X)
+    if kind is Honest:
+        test_every_draw_of_a_fit_is_paid_for(case, monkeypatch)
+        return
+    with pytest.raises(AssertionError):
+        test_every_draw_of_a_fit_is_paid_for(case, monkeypatch)

@@ -11,7 +11,7 @@ import pytest
 from sfumato.exceptions import LedgerError
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.mechanisms.gaussian import rounded_noise
+from sfumato.mechanisms.sampling import rounded_noise
 
 
 def test_a_child_that_was_forked_during_a_draw_releases_nothing(
@@ -23,7 +23,7 @@ def test_a_child_that_was_forked_during_a_draw_releases_nothing(
         children.append(os.fork())
         return rounded_noise(*arguments)
 
-    monkeypatch.setattr("sfumato.mechanisms.gaussian.rounded_noise", forking)
+    monkeypatch.setattr("sfumato.mechanisms.base.rounded_noise", forking)
     mechanism = GaussianMechanism(1.0, 2.0)
     ending = 1
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import math
 from fractions import Fraction
@@ -13,7 +12,7 @@ import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.stats import beta, kstest, norm
+from scipy.stats import kstest
 
 from sfumato.audit.testing.contracts import uniform_scores
 from sfumato.exceptions import InvalidInputError, LedgerError, UnsupportedModeError
@@ -25,7 +24,6 @@ from sfumato.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
     Mechanism,
-    RandomizedResponseMechanism,
 )
 from sfumato.mechanisms.base import Released, taped, to_grid
 from sfumato.mechanisms.entropy import drawing_from, seeded
@@ -36,12 +34,11 @@ FALSE_ALARM = 1e-6
 
 ADDITIVE: dict[str, tuple[Mechanism, tuple[int, ...]]] = {
     "gaussian": (GaussianMechanism.calibrate(sensitivity=2.0, epsilon=0.7, delta=1e-6), (60, 50)),
-    "laplace": (LaplaceMechanism.calibrate(sensitivity=3.0, epsilon=0.2), (3000,)),
-    "entry": (EntryMechanism.calibrate(entry_bound=0.5, epsilon=2.0), (300, 10)),
+    "laplace": (LaplaceMechanism(sensitivity=3.0, epsilon=0.2), (3000,)),
+    "entry": (EntryMechanism(entry_bound=0.5, epsilon=2.0), (300, 10)),
 }
 OTHERS: dict[str, tuple[Mechanism, Any]] = {
-    "exponential": (ExponentialMechanism.calibrate(sensitivity=1.0, epsilon=1.0), [0.0, 1.0]),
-    "response": (RandomizedResponseMechanism.calibrate(n_labels=3, epsilon=1.0), [0, 1, 2]),
+    "exponential": (ExponentialMechanism(sensitivity=1.0, epsilon=1.0), [0.0, 1.0]),
 }
 ALL = {name: (m, np.zeros(shape)) for name, (m, shape) in ADDITIVE.items()} | OTHERS
 
@@ -142,7 +139,7 @@ def test_neighbours_share_their_support_where_float_noise_tells_them_apart() -> 
         y: set((y - np.log(rng.integers(1, 2**12, 50_000) / 2**12)).tolist()) for y in (0.0, 1.0)
     }
     shared_naive = len(naive[0.0] & naive[1.0]) / len(naive[0.0])
-    mechanism = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
+    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1.0)
     coarse = {}
     for y in (0.0, 1.0):
         out = mechanism.release(np.full(200_000, y), ledger=None)
@@ -198,47 +195,12 @@ def test_what_cannot_be_released_there_is_refused(value: np.ndarray) -> None:
         GaussianMechanism(1.0, 0.3).release_symmetric(array_api_strict.asarray(value), ledger=None)
 
 
-ROOT = math.sqrt(50 * 50)
-ENLARGED = {
-    # mechanism, value, norm by which rounding to a step moves two statistics apart, noise of D = 1
-    "gaussian.release": (GaussianMechanism(1.0, 300.0), np.zeros((50, 50)), ROOT, 300.0),
-    "gaussian.release_symmetric": (GaussianMechanism(1.0, 300.0), np.zeros((50, 50)), ROOT, 300.0),
-    "laplace.release": (LaplaceMechanism(1.0, 0.01), np.zeros(2500), 2500, 100.0),
-    "entry.release": (EntryMechanism(1.0, 0.01), np.zeros((50, 50)), 1, 100.0),
-}
-
-
-@pytest.mark.parametrize("name", ENLARGED)
-def test_noise_is_enlarged_for_the_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scale handed to the sampler covers the sensitivity plus the rounding to the grid."""
-    mechanism, value, spread, noise = ENLARGED[name]
-    module = importlib.import_module(type(mechanism).__module__)
-    sampler = "rounded_noise"
-    steps, cells = [], []
-    original_sampler, original_grid = getattr(module, sampler), module.to_grid
-
-    def watched_sampler(*arguments: Any) -> np.ndarray:
-        cells.append(arguments[-2])
-        return original_sampler(*arguments)
-
-    def watched_grid(statistic: np.ndarray, step: float) -> np.ndarray:
-        steps.append(step)
-        return original_grid(statistic, step)
-
-    monkeypatch.setattr(module, sampler, watched_sampler)
-    monkeypatch.setattr(module, "to_grid", watched_grid)
-    getattr(mechanism, name.partition(".")[2])(value, ledger=None)
-    assert steps, "the statistic was not rounded to the grid"
-    scale = max(cells) * steps[0]
-    assert scale >= (1 + steps[0] * spread) * noise * (1 - 1e-12)
-    assert scale <= noise * (1 + 2.0**-6)
-
-
-def test_scores_are_enlarged_and_kept_in_range() -> None:
-    mechanism = ExponentialMechanism(1.0, 2.0)
-    exponents = mechanism._exponents(np.array([0.0, -1.0, -1e12]))
+def test_scores_are_enlarged_and_kept_in_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.mechanisms.exponential.choose", lambda exponents: exponents)
+    exponents: Any = ExponentialMechanism(1.0, 2.0).chosen(np.array([0.0, -1.0, -1e12]))
     assert exponents[1] == pytest.approx(-1.0, rel=1e-6)
-    assert exponents[1] > -1.0 / (1 + 2 * mechanism.sensitivity_step()) - 1e-15
+    assert exponents[1] / (1 - 2.0**-30) > -1.0 / (1 + 2**-27) - 1e-15
+    assert exponents[1] > -1.0
     assert exponents[2] >= -(2.0**20)
 
 
@@ -279,14 +241,14 @@ def test_mechanisms_of_one_unit_refuse_budgets_of_another() -> None:
     with pytest.raises(UnsupportedModeError):
         ADDITIVE["entry"][0].release(np.zeros((2, 2)), ledger=records)  # type: ignore[attr-defined]
     with pytest.raises(UnsupportedModeError):
-        OTHERS["response"][0].release([0, 1], ledger=added)  # type: ignore[attr-defined]
+        ADDITIVE["entry"][0].release(np.zeros((2, 2)), ledger=added)  # type: ignore[attr-defined]
     ADDITIVE["entry"][0].release(np.zeros((2, 2)), ledger=entries)  # type: ignore[attr-defined]
     assert entries.spent() == 2.0
     assert records.spent() == added.spent() == 0.0
 
 
 def test_entry_noise_has_its_atom(seed: int) -> None:
-    mechanism = EntryMechanism.calibrate(entry_bound=1.0, epsilon=0.5, delta=0.05)
+    mechanism = EntryMechanism(entry_bound=1.0, epsilon=0.5, delta=0.05)
     table = np.full((1000, 100), 0.25)
     with seeded(seed):
         noise = mechanism.release(table, ledger=None) - table
@@ -294,54 +256,11 @@ def test_entry_noise_has_its_atom(seed: int) -> None:
     assert np.abs(noise).mean() == pytest.approx(0.95 / 0.5, rel=0.03)
 
 
-def test_choices_and_answers_have_the_exact_odds(seed: int) -> None:
+def test_choices_have_the_exact_odds(seed: int) -> None:
     with seeded(seed):
-        chooser = ExponentialMechanism.calibrate(sensitivity=2.0, epsilon=4.0)
+        chooser = ExponentialMechanism(sensitivity=2.0, epsilon=4.0)
         chosen = np.array([chooser.release([1.0, 0.0], ledger=None) for _ in range(20_000)])
-        response = RandomizedResponseMechanism.calibrate(n_labels=4, epsilon=1.5)
-        answers = response.release(np.full(40_000, 2), ledger=None)
     assert (chosen == 0).mean() == pytest.approx(1 / (1 + math.exp(-1)), abs=6 * 0.5 / 141)
-    counts = np.bincount(answers, minlength=4)
-    assert counts[2] / 40_000 == pytest.approx(response.keep_probability(), abs=6 * 0.5 / 200)
-    assert counts[[0, 1, 3]].std() < 6 * math.sqrt(counts[0])
-    assert response.keep_probability() == pytest.approx(math.exp(1.5) / (math.exp(1.5) + 3))
-
-
-# Audits: claimed epsilon against a certified lower bound -----------------------------------------
-
-
-def lower_bound(hits: int, false_hits: int, runs: int, confidence: float = 0.999) -> float:
-    """Clopper-Pearson lower bound on epsilon from one event under two neighbours."""
-    low = beta.ppf((1 - confidence) / 2, hits, runs - hits + 1)
-    high = beta.ppf(1 - (1 - confidence) / 2, false_hits + 1, runs - false_hits)
-    return math.log(low / high)
-
-
-@pytest.mark.parametrize(("share", "caught"), [(1.0, False), (0.8, True)])
-def test_audit_of_laplace_noise(share: float, caught: bool, seed: int) -> None:
-    """Claimed epsilon 1; with 80 % of the noise the true epsilon is 1.25 and is seen."""
-    mechanism = LaplaceMechanism.calibrate(sensitivity=share, epsilon=1.0)
-    with seeded(seed):
-        near = mechanism.release(np.ones(20_000), ledger=None)
-        far = mechanism.release(np.zeros(20_000), ledger=None)
-    bound = lower_bound(int((near > 1).sum()), int((far > 1).sum()), 20_000)
-    assert (bound > 1.0) == caught
-
-
-@pytest.mark.parametrize(("share", "caught"), [(1.0, False), (1 / math.sqrt(2), True)])
-def test_audit_of_gaussian_noise_finds_a_sensitivity_wrong_by_root_two(
-    share: float, caught: bool, seed: int
-) -> None:
-    mechanism = GaussianMechanism.calibrate(sensitivity=share, epsilon=1.0, delta=1e-5)
-    claimed_mu = 1 / 3.7306
-    with seeded(seed):
-        near = mechanism.release(np.ones(100_000), ledger=None)
-        far = mechanism.release(np.zeros(100_000), ledger=None)
-    threshold = 0.5
-    false_positive = beta.ppf(0.9995, (far > threshold).sum() + 1, (far <= threshold).sum())
-    false_negative = beta.ppf(0.9995, (near <= threshold).sum() + 1, (near > threshold).sum())
-    mu = norm.isf(false_positive) - norm.ppf(false_negative)
-    assert (mu > claimed_mu) == caught
 
 
 # Ends of the range -----------------------------------------------------------------------------
@@ -364,19 +283,16 @@ def test_infinite_epsilon_adds_nothing_and_says_so(name: str) -> None:
 
 def test_a_huge_epsilon_is_stated_and_drawn() -> None:
     """exp(epsilon) is beyond the doubles; neither the figures nor the draws may stumble."""
-    entry = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1e6, delta=1e-7)
+    entry = EntryMechanism(entry_bound=1.0, epsilon=1e6, delta=1e-7)
     stated = entry.guarantee(n_entries=784)
     assert stated.epsilon == 1e6
     assert stated.record_reading is not None
     assert stated.record_reading.epsilon == stated.record_reading.pure_epsilon == 784e6
     np.testing.assert_allclose(entry.release([0.25, 0.5], ledger=None), [0.25, 0.5], atol=1e-3)
-    response = RandomizedResponseMechanism.calibrate(n_labels=3, epsilon=1e6)
-    np.testing.assert_array_equal(response.release([0, 1, 2], ledger=None), [0, 1, 2])
-    assert response.keep_probability() == 1.0
 
 
 def test_extreme_statistics_and_scales() -> None:
-    mechanism = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
+    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1.0)
     huge = mechanism.release([1e300, -1e300, 0.0, 5e-324], ledger=None)
     assert huge[:2].tolist() == [1e300, -1e300]
     assert np.isfinite(huge).all()
@@ -384,7 +300,7 @@ def test_extreme_statistics_and_scales() -> None:
     assert mechanism.release(3.0, ledger=None).shape == ()
     for scale in (1e-290, 1e290):
         with pytest.raises(InvalidInputError, match="rescale"):
-            LaplaceMechanism.calibrate(sensitivity=scale, epsilon=1.0).release([0.0], ledger=None)
+            LaplaceMechanism(sensitivity=scale, epsilon=1.0).release([0.0], ledger=None)
     for value in (math.nan, math.inf):
         with pytest.raises(InvalidInputError, match="finite"):
             mechanism.release([value], ledger=None)
@@ -398,14 +314,13 @@ def test_extreme_statistics_and_scales() -> None:
         lambda: GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=0.0),
         lambda: GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1.0),
         lambda: GaussianMechanism(1.0, math.nan),
-        lambda: LaplaceMechanism.calibrate(sensitivity=math.inf, epsilon=1.0),
-        lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=-1.0),
-        lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=math.nan),
-        lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0, touched=-(2**26)),
+        lambda: LaplaceMechanism(sensitivity=math.inf, epsilon=1.0),
+        lambda: LaplaceMechanism(sensitivity=1.0, epsilon=-1.0),
+        lambda: LaplaceMechanism(sensitivity=1.0, epsilon=math.nan),
+        lambda: LaplaceMechanism(sensitivity=1.0, epsilon=1.0, touched=-(2**26)),
         lambda: GaussianMechanism.from_mu(sensitivity=1.0, mu=0.0),
-        lambda: EntryMechanism.calibrate(entry_bound=0.0, epsilon=1.0),
-        lambda: EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0, delta=1.0),
-        lambda: RandomizedResponseMechanism.calibrate(n_labels=1, epsilon=1.0),
+        lambda: EntryMechanism(entry_bound=0.0, epsilon=1.0),
+        lambda: EntryMechanism(entry_bound=1.0, epsilon=1.0, delta=1.0),
     ],
 )
 def test_bad_parameters_are_refused(make: Any) -> None:
@@ -448,11 +363,11 @@ def test_what_is_released_has_one_order_of_memory(name: str) -> None:
 def test_scales_are_rounded_up(epsilon: float, sensitivity: float) -> None:
     """The noise drawn is never, not by one rounding, below that of the theorem."""
     for size in (1, 3, 1000):
-        step, scale = LaplaceMechanism(sensitivity, epsilon)._grid(size)
+        step, scale = LaplaceMechanism(sensitivity, epsilon).grid(size)
         exact = Fraction(sensitivity) + Fraction(step) * size
         assert Fraction(scale) * Fraction(epsilon) > exact
         assert Fraction(scale) * Fraction(epsilon) < exact * (1 + Fraction(1, 2**49))
-    step, scale = EntryMechanism(sensitivity, epsilon)._grid()
+    step, scale = EntryMechanism(sensitivity, epsilon).grid(1)
     assert Fraction(scale) * Fraction(epsilon) > Fraction(sensitivity) + Fraction(step)
     for size in (1, 3):
         spread = math.sqrt(size)
@@ -466,12 +381,10 @@ def test_wrong_shapes_are_refused() -> None:
     for scores in ([], [[1.0]]):
         with pytest.raises(InvalidInputError, match="Scores"):
             OTHERS["exponential"][0].release(scores, ledger=None)  # type: ignore[attr-defined]
-    with pytest.raises(InvalidInputError, match="codes"):
-        OTHERS["response"][0].release([3], ledger=None)  # type: ignore[attr-defined]
 
 
 def test_a_playing_tape_repeats_outputs_and_marks_guarantees() -> None:
-    mechanism = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
+    mechanism = EntryMechanism(entry_bound=1.0, epsilon=1.0)
     with taped() as tape:
         first = mechanism.release([0.0], ledger=None)
     assert isinstance(tape.releases[0], Released)

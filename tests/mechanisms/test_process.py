@@ -11,7 +11,7 @@ from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
 from sfumato.mechanisms.base import add_on_grid, to_grid
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.process import SLACK, CoordinateNoise
+from sfumato.mechanisms.gaussian import SLACK, CoordinateNoise
 from sfumato.papers.functions.printed import printed_mechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import GaussianEvent, NonPrivateEvent
@@ -65,7 +65,7 @@ def test_it_is_a_gaussian_mechanism_on_coordinates():
 
 def test_coordinates_one_by_one_have_the_same_law(seed):
     mechanism = calibrate()
-    noise = mechanism.noise(limit=2**30)
+    noise = mechanism.noise(limit=2**30, ledger=None)
     assert noise.scale == pytest.approx(math.sqrt(mechanism.variance()), rel=2e-2)
     assert noise.scale > math.sqrt(mechanism.variance())  # the rounding is paid for
     with seeded(seed):
@@ -75,7 +75,7 @@ def test_coordinates_one_by_one_have_the_same_law(seed):
 
 
 def test_coordinates_lie_on_the_grid_whatever_was_hidden(rng):
-    noise = calibrate().noise(limit=2**30)
+    noise = calibrate().noise(limit=2**30, ledger=None)
     for value in rng.normal(size=200) * 10.0 ** rng.uniform(-12, 3, 200):
         released = noise.add(float(value), noise.draw(1)[0])
         assert released / noise.step == round(released / noise.step)
@@ -85,7 +85,7 @@ def test_coordinates_lie_on_the_grid_whatever_was_hidden(rng):
 
 
 def test_without_noise_nothing_is_rounded():
-    noise = calibrate(epsilon=math.inf).noise(limit=100)
+    noise = calibrate(epsilon=math.inf).noise(limit=100, ledger=None)
     assert noise.draw(2) == [0.0, 0.0]
     assert noise.add(0.1, 0.0) == 0.1
 
@@ -99,7 +99,7 @@ def test_a_function_that_is_not_finite_is_refused():
 def test_one_charge_covers_every_coordinate_and_no_second_release():
     mechanism = calibrate()
     receipt = prepay(None, mechanism.event())
-    mechanism.charge_once(receipt)
+    mechanism.noise(limit=5, ledger=receipt)
     assert receipt.unused() == ()
     with pytest.raises(LedgerError):
-        mechanism.charge_once(receipt)
+        mechanism.noise(limit=5, ledger=receipt)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mpmath
@@ -14,22 +12,20 @@ import pytest
 from scipy.stats import chisquare, ks_2samp, kstest, laplace, norm
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import entropy, sampling, spherical
+from sfumato.mechanisms import entropy, sampling
 from sfumato.mechanisms.entropy import drawing_from, is_seeded, random_words, seeded
 from sfumato.mechanisms.sampling import (
     DOUBT,
     GAUSSIAN,
     LAPLACE,
     RARE,
-    NoiseRequest,
     _rounded_block,
     bernoulli,
     choose,
-    prefetch_noise,
+    draw_ahead,
     rounded_noise,
-    uniform_below,
+    rounded_spherical_noise,
 )
-from sfumato.mechanisms.spherical import rounded_spherical_noise
 
 LAWS = {"laplace": (LAPLACE, laplace), "gaussian": (GAUSSIAN, norm)}
 FALSE_ALARM = 1e-6
@@ -170,7 +166,7 @@ def test_spherical_doubtful_draws_agree(seed: int, monkeypatch: pytest.MonkeyPat
         words = random_words(20)
     with drawing_from(lambda count: words[:count]):
         fast = rounded_spherical_noise(2.0**15, 10)
-    monkeypatch.setattr(spherical, "_clear_cells", lambda *_: None)
+    monkeypatch.setattr(sampling, "_clear_cells", lambda *_: None)
     calls = []
 
     def source(count: int) -> np.ndarray:
@@ -189,7 +185,9 @@ def test_spherical_doubt_is_noticed(distance: str, monkeypatch: pytest.MonkeyPat
     survival = np.exp(-(10**10 + 0.5) / scale) if distance == "near the edge" else 2.0**-30
     words = np.array([2**63, int(survival * 2.0**64)], dtype=np.uint64)
     decided = []
-    monkeypatch.setattr(spherical, "_decide", lambda s, bits: decided.append(bits) or np.zeros(1))
+    monkeypatch.setattr(
+        sampling, "_decide_sphere", lambda s, bits: decided.append(bits) or np.zeros(1)
+    )
     with drawing_from(lambda count: words[:count]):
         rounded_spherical_noise(scale, 1)
     assert len(decided) == 1
@@ -206,25 +204,17 @@ def test_a_choice_on_an_edge_is_made_exactly(monkeypatch: pytest.MonkeyPatch) ->
     assert len(chosen) == 1
 
 
-def test_coins_and_integers(seed: int) -> None:
+def test_coins(seed: int) -> None:
     with seeded(seed):
         assert abs(bernoulli(lambda e: e.mpf(0.05), 100_000).sum() - 5000) < 350
         assert bernoulli(lambda e: e.mpf(0), 1000).sum() == 0
         assert bernoulli(lambda e: e.mpf(1), 1000).all()
-        counts = np.bincount(uniform_below(7, 70_000), minlength=7)
-        assert chisquare(counts).pvalue > FALSE_ALARM
     third = 2**64 // 3
     rests = iter([2**64 // 3 - 5, 2**64 // 3 + 5])
     with drawing_from(
         lambda count: np.full(count, third if count == 2 else next(rests), np.uint64)
     ):
         assert bernoulli(lambda e: e.mpf(1) / 3, 2).tolist() == [True, False]
-
-
-def test_integers_reject_the_biased_top(seed: int) -> None:
-    words = iter([2**64 - 1, 5])
-    with drawing_from(lambda count: np.array([next(words)] * count, dtype=np.uint64)):
-        assert uniform_below(2**63 + 1, 1)[0] == 5
 
 
 def test_choice_follows_the_exact_shares(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,98 +286,39 @@ def test_an_error_in_a_thread_is_an_error_of_the_draw(monkeypatch: pytest.Monkey
 
 
 SIZE = 2**13
+ORDER = (GAUSSIAN, 2.0**30, SIZE)
 
 
-@pytest.fixture
-def fresh_words() -> Iterator[None]:
-    """Words of the operating system; tests else draw by their names."""
-    with drawing_from(entropy._system_words):
-        yield
-
-
-def is_served(law: sampling.Law = GAUSSIAN, scale: float = 2.0**30, size: int = SIZE) -> bool:
-    """Whether noise of this kind waits for the next release."""
-    waiting = sampling._waiting.get()
-    return waiting is not None and waiting.serves(law, scale, size)
-
-
-@pytest.mark.usefixtures("fresh_words")
 def test_noise_drawn_ahead_is_handed_out_once_and_has_the_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Four releases are ordered and five made: the last draws for itself.
+    """Four releases are ordered and five made: the last draws for itself; so does a child.
 
     The standard deviation of 5 x 2**13 draws is off by 3 % with a chance below 1e-15.
     """
     monkeypatch.setattr(sampling, "AHEAD_BYTES", 2 * 8 * SIZE)  # two of them wait
-    found, served = [], []
-    with prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 4)):
-        for _ in range(5):
-            served.append(is_served())
-            found.append(rounded_noise(GAUSSIAN, 2.0**30, SIZE))
-    assert served == [True, True, True, True, False]
-    assert sampling._waiting.get() is None
-    assert len({each.tobytes() for each in found}) == 5
+    before = threading.active_count()
+    with drawing_from(entropy._system_words), draw_ahead([ORDER] * 4):
+        ahead: Any = sampling._ahead.get()
+        assert [len(each) for each in ahead.drawn.values()] == [2]
+        assert ahead.take((LAPLACE, 2.0**30, SIZE)) is None
+        with seeded(0):
+            assert ahead.take(ORDER) is None
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if ahead.take(ORDER) is None else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        found = [rounded_noise(*ORDER) for _ in range(5)]
+        assert ahead.take(ORDER) is None
+    assert sampling._ahead.get() is None
+    assert threading.active_count() == before
     joined = np.concatenate(found)
     assert len(np.unique(joined)) > 0.99 * joined.size
     assert abs(np.std(joined) / 2.0**30 - 1) < 0.03
-    np.testing.assert_array_equal(joined, np.rint(joined))
-
-
-@pytest.mark.usefixtures("fresh_words")
-def test_other_releases_are_not_served() -> None:
-    with prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 2)):
-        assert is_served()
-        assert not is_served(law=LAPLACE)
-        assert not is_served(scale=2.0**31)
-        assert not is_served(size=SIZE // 2)
-        with seeded(0):
-            assert not is_served()
-        with ThreadPoolExecutor(1) as other:  # another thread draws for itself
-            assert not other.submit(is_served).result()
-    with prefetch_noise(
-        NoiseRequest(GAUSSIAN, 2.0**30, 16, 2)
-    ):  # too few to hand from thread to thread
-        assert not is_served(size=16)
-
-
-@pytest.mark.usefixtures("fresh_words")
-def test_a_forked_child_draws_its_own_noise() -> None:
-    """What was drawn ahead before the fork is in the memory of both."""
-    with prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 2)):
-        for waiting in sampling._waiting.get()._drawn[GAUSSIAN, 2.0**30, SIZE]:
-            waiting.result()
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.write(writing, rounded_noise(GAUSSIAN, 2.0**30, SIZE)[:100].tobytes())
-            finally:
-                os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as answer:
-            theirs = np.frombuffer(answer.read())
-        assert os.waitpid(child, 0)[1] == 0
-        assert is_served()
-        ours = rounded_noise(GAUSSIAN, 2.0**30, SIZE)[:100]
-    assert len(theirs) == 100
-    assert not np.isin(theirs, ours).any()  # by chance in one of 10⁵ runs
 
 
 def test_seeded_noise_is_drawn_in_its_order() -> None:
     with seeded(5):
-        expected = [rounded_noise(GAUSSIAN, 2.0**30, SIZE) for _ in range(2)]
-    with seeded(5), prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 2)):
-        found = [rounded_noise(GAUSSIAN, 2.0**30, SIZE) for _ in range(2)]
-    np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.usefixtures("fresh_words")
-def test_an_interrupted_fit_leaves_no_thread_behind() -> None:
-    before = threading.active_count()
-    with (
-        pytest.raises(KeyboardInterrupt),
-        prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 1000)),
-    ):
-        raise KeyboardInterrupt
-    assert threading.active_count() == before
+        expected = [rounded_noise(*ORDER) for _ in range(2)]
+    with seeded(5), draw_ahead([ORDER] * 2):
+        np.testing.assert_array_equal([rounded_noise(*ORDER) for _ in range(2)], expected)

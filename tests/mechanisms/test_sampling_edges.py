@@ -14,10 +14,17 @@ import mpmath
 import numpy as np
 import pytest
 
-from sfumato.mechanisms import sampling, spherical
+from sfumato.mechanisms import sampling
 from sfumato.mechanisms.entropy import drawing_from
-from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE, Law, bernoulli, choose, rounded_noise
-from sfumato.mechanisms.spherical import rounded_spherical_noise
+from sfumato.mechanisms.sampling import (
+    GAUSSIAN,
+    LAPLACE,
+    Law,
+    bernoulli,
+    choose,
+    rounded_noise,
+    rounded_spherical_noise,
+)
 
 EXACT = mpmath.MPContext()
 EXACT.dps = 80
@@ -89,7 +96,7 @@ def test_words_next_to_an_edge(law: str, scale: float, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("scale", [*SCALES, 2.0**46])
 def test_spherical_noise_of_one_coordinate(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """b = ± scale E, whatever the normal: from scale 2**13 on a relative doubt is too small."""
-    monkeypatch.setattr(spherical, "_decide", lambda *_: np.full(1, np.nan))
+    monkeypatch.setattr(sampling, "_decide_sphere", lambda *_: np.full(1, np.nan))
     decided = {}
     for direction in (TOP // 2, TOP - 2**40):  # a normal of order one, and one near zero
         for bits in words_near_edges("laplace", scale):
@@ -132,7 +139,7 @@ def test_spherical_noise_of_several_coordinates(
 ) -> None:
     """The cells that a decision names are those of any further bits."""
     rng = np.random.default_rng(int(scale) + size)
-    monkeypatch.setattr(spherical, "_decide", lambda *_: np.full(size, np.nan))
+    monkeypatch.setattr(sampling, "_decide_sphere", lambda *_: np.full(size, np.nan))
     tried = decided = 0
     for kind in ("plain", "small radius", "small normals"):
         bits = [int(b) for b in rng.integers(1, TOP, 2 * size)]
@@ -239,5 +246,5 @@ def test_a_guess_that_is_off_by_a_cell_is_put_right(law: Law, off: int, scale: f
 def test_open_bits_of_a_small_uniform_leave_a_length_in_doubt() -> None:
     """A uniform near 2⁻²³, known to 2⁻⁶³, leaves its logarithm open by 2⁻⁴⁰."""
     uniforms = sampling.midpoints(np.array([2**63, 2**41 + 12345], dtype=np.uint64))
-    assert spherical._clear_cells(2.0**40, uniforms) is None
-    assert spherical._clear_cells(2.0**10, uniforms) is not None
+    assert sampling._clear_cells(2.0**40, uniforms) is None
+    assert sampling._clear_cells(2.0**10, uniforms) is not None

@@ -66,10 +66,10 @@ def test_the_coin_is_the_ratio_of_the_laws(case: tuple[float, int]) -> None:
         half = _exact.mpf(0.5)
         ratio = density(cell) / (below(cell + half) - below(cell - half))
         at_zero = density(0) / (below(half) - below(-half))
-        chance = _chance_of_loss(scale, cell)(_exact)
+        chance = _chance_of_loss(_exact, scale, cell)
         assert abs(chance - (1 - ratio / at_zero)) < _exact.mpf(2) ** -200
         assert 0 < chance <= (_exact.mpf(cell) / t**2) ** 2 / 8  # the bound of the quick path
-        assert _chance_of_loss(scale, 0)(_exact) == 0
+        assert _chance_of_loss(_exact, scale, 0) == 0
 
 
 @for_each([(0.45, 2), (0.6, 3), (0.8, 5), (1.2, 8)])
@@ -156,7 +156,7 @@ def test_what_is_rounded_to_the_grid_is_the_exact_sum() -> None:
         noisy = share.release(value, ledger=None)
     with seeded(5):
         noise = share.release(np.zeros(3), ledger=None)
-    assert np.array_equal((noisy - noise) * share.step(3), value)
+    assert np.array_equal((noisy - noise) * share.grid(3)[0], value)
     assert np.abs(noisy).max() <= share.largest(3, 1e6)
 
 

@@ -34,7 +34,6 @@ from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
     LaplaceMechanism,
-    RandomizedResponseMechanism,
 )
 from sfumato.mechanisms.base import Released, Tape, taped
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
@@ -409,8 +408,6 @@ def _of_one(released: Released, output: Any, other: Any) -> float:
     if isinstance(mechanism, ExponentialMechanism):
         return float(s[int(output)] - t[int(output)]) / mechanism.sensitivity
     o = np.asarray(output)
-    if isinstance(mechanism, RandomizedResponseMechanism):
-        return float(mechanism.epsilon * ((o == s).sum() - (o == t).sum()))
     if o.shape != s.shape:
         return 0.0
     if isinstance(mechanism, EntryMechanism) and np.any((o == s) & (s != t)):

@@ -24,8 +24,7 @@ from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sent_size, sum_digest
 from sfumato.federated.terms import labels_of
 from sfumato.federated.totals import TotalsFolder
 from sfumato.ledger.receipt import Receipt
-from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianShareMechanism
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.elsewhere import RemoteRecords

@@ -27,7 +27,7 @@ from sfumato.federated.secure import Agreement, Identity, Journal, Member
 from sfumato.federated.secure.agreement import digest
 from sfumato.federated.terms import Terms
 from sfumato.ledger.receipt import Receipt, prepay
-from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.mechanisms.gaussian import GaussianShareMechanism
 from sfumato.models.base import Reader
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, event_from_dict, flatten

@@ -1,20 +1,21 @@
 """Mechanisms: the only place where noise is drawn.
 
 Each is a frozen record of public numbers. `release` charges the ledger first, then draws from the
-operating system's entropy the rounding of exact real noise (see `sfumato.mechanisms.sampling`).
+operating system's entropy the rounding of exact real noise. Read `base.py` (charge, grid, tape),
+`sampling.py` and `entropy.py` (the draws), then the laws: `gaussian.py`, `laplace.py`,
+`exponential.py`, `objective.py`.
 """
 
-from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.column_pairs import (
-    SecondParentsMechanism,
-    SpanningTreeMechanism,
-)
+from sfumato.mechanisms.base import AdditiveMechanism, Mechanism
 from sfumato.mechanisms.entropy import fault_of_entropy
-from sfumato.mechanisms.entry import EntryMechanism
-from sfumato.mechanisms.exponential import ExponentialMechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.laplace import LaplaceMechanism
-from sfumato.mechanisms.process import GaussianProcessMechanism
-from sfumato.mechanisms.quantiles import QuantileMechanism
-from sfumato.mechanisms.response import RandomizedResponseMechanism
-from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.mechanisms.exponential import (
+    ColumnPairsMechanism,
+    ExponentialMechanism,
+    QuantileMechanism,
+)
+from sfumato.mechanisms.gaussian import (
+    GaussianMechanism,
+    GaussianProcessMechanism,
+    GaussianShareMechanism,
+)
+from sfumato.mechanisms.laplace import EntryMechanism, LaplaceMechanism

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,7 @@ from sfumato.core.memory import RELEASED_COPIES, require_memory
 from sfumato.exceptions import InvalidInputError, InvalidTypeError, LedgerError
 from sfumato.ledger.receipt import Chargeable, Receipt, prepay
 from sfumato.mechanisms.entropy import is_seeded
+from sfumato.mechanisms.sampling import Law, require_scale, rounded_noise
 from sfumato.privacy.events import Event, RepeatedEvent
 from sfumato.privacy.guarantee import Relation, Status, Unit
 
@@ -57,11 +58,55 @@ class Mechanism(ABC):
 
     @abstractmethod
     def event(self) -> Event:
-        """Describe one release without data."""
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
 
     @abstractmethod
     def variance(self) -> float:
-        """Variance of the noise on one coordinate."""
+        """Variance of the noise on one coordinate, before what rounding to the grid adds.
+
+        Returns
+        -------
+        float
+            The variance.
+        """
+
+    def for_size(self, size: int) -> Self:
+        """Return this mechanism, or refuse by public numbers what cannot be drawn exactly.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of the statistic.
+
+        Returns
+        -------
+        Mechanism
+            The mechanism itself, for a check before the charge.
+        """
+        self.grid(size)
+        check_memory(size)
+        return self
+
+    def grid(self, size: int) -> tuple[float, float] | None:  # noqa: ARG002
+        """Return the step of the public grid and the scale of the noise, rounding paid for.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of the statistic.
+
+        Returns
+        -------
+        tuple of float or None
+            Both are public; None without noise.
+        """
+        return None
 
     def _charge(self, ledger: Chargeable | None, size: int = 0) -> None:
         """Pay for one release of `size` numbers; raises before any noise is drawn.
@@ -123,22 +168,26 @@ def require_epsilon(epsilon: float) -> float:
 
 def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
     """Choose the step of the grid, a power of two, from public numbers alone."""
-    require_range(scale)
+    if not 2.0**-900 < scale < 2.0**900:  # doubles do not hold its grid
+        raise InvalidInputError(
+            f"The noise scale {scale:g} is out of the range that can be drawn; rescale the data."
+        )
     wanted = min(scale / MIN_CELLS, MAX_ENLARGEMENT * sensitivity / max(spread, 1.0))
     return 2.0 ** math.floor(math.log2(max(wanted, scale / MAX_CELLS)))
 
 
-def require_range(scale: float) -> None:
-    """Refuse a noise scale whose grid doubles cannot hold."""
-    if not 2.0**-900 < scale < 2.0**900:
-        raise InvalidInputError(
-            f"The noise scale {scale:g} is out of the range that can be drawn; rescale the data."
-        )
+def grid_of(
+    sensitivity: float, spread: float, *, times: float = 1.0, over: float = 1.0, more: float = 0.0
+) -> tuple[float, float]:
+    """Return step and scale of noise ``times / over`` sensitivities large; refuse what is inexact.
 
-
-def enlarged(sensitivity: float, *, step: float, spread: float) -> float:
-    """Return the sensitivity of a statistic that was rounded to the grid, rounded up."""
-    return (sensitivity + step * spread) * ROUNDED_UP
+    A statistic rounded to the grid has a sensitivity larger by ``step * spread``, and by `more`
+    where it was rounded before.
+    """
+    step = grid_step(sensitivity * times / over, sensitivity=sensitivity, spread=spread)
+    scale = (sensitivity + more + step * spread) * ROUNDED_UP * times / over
+    require_scale(scale / step)
+    return step, scale
 
 
 def as_statistic(value: ArrayLike) -> NDArray[np.float64]:
@@ -210,8 +259,9 @@ class Tape:
         else:
             mechanism._charge(ledger)
             output = self.playback.releases[len(self.releases)].output
-        self.releases.append(Released(mechanism, release.__name__, statistic, _copy(output)))
-        return _copy(output)
+        kept = output.copy() if isinstance(output, np.ndarray) else output
+        self.releases.append(Released(mechanism, release.__name__, statistic, kept))
+        return output.copy() if isinstance(output, np.ndarray) else output
 
 
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
@@ -253,5 +303,37 @@ def on_tape(release: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _copy(output: Any) -> Any:
-    return output.copy() if isinstance(output, np.ndarray) else output
+# Noise of one law on each number ------------------------------------------------------------------
+
+
+class AdditiveMechanism(Mechanism):
+    """Independent noise of one law on each number of a statistic."""
+
+    law: ClassVar[Law]
+
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
+        """Charge the ledger, then release `value` with independent noise on each number.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact statistic.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray
+            The noisy values, in the shape of `value`.
+        """
+        statistic = as_statistic(value)
+        grid = self.grid(statistic.size)
+        self._charge(ledger, statistic.size)
+        if grid is None:
+            return statistic
+        step, scale = grid
+        noise = self._noise(scale / step, statistic.size).reshape(statistic.shape)
+        return add_on_grid(to_grid(statistic, step), noise, step)
+
+    def _noise(self, cells: float, size: int) -> NDArray[np.float64]:
+        return rounded_noise(self.law, cells, size)

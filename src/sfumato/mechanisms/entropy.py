@@ -77,9 +77,5 @@ def seeded(seed: int) -> Iterator[None]:
         Inside, every guarantee is marked "testing".
     """
     generator = np.random.Generator(np.random.Philox(seed))
-
-    def words(count: int) -> Words:
-        return np.frombuffer(generator.bytes(8 * count), dtype=np.uint64)
-
-    with drawing_from(words):
+    with drawing_from(lambda n: np.frombuffer(generator.bytes(8 * n), dtype=np.uint64)):
         yield

@@ -1,9 +1,12 @@
-"""The exponential mechanism: choose one of finitely many candidates by their scores."""
+"""Choices: the exponential mechanism, and cuts and pairs of columns chosen by it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +22,16 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.sampling import choose
-from sfumato.privacy.events import BoundedRangeEvent, Event, NonPrivateEvent
+from sfumato.privacy.events import (
+    BoundedRangeEvent,
+    Event,
+    NonPrivateEvent,
+    RepeatedEvent,
+)
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -50,37 +62,11 @@ class ExponentialMechanism(Mechanism):
         require_sensitivity(self.sensitivity)
         require_epsilon(self.epsilon)
 
-    @classmethod
-    def calibrate(cls, *, sensitivity: float, epsilon: float) -> ExponentialMechanism:
-        """Return the sharpest choice that keeps `epsilon`.
-
-        Parameters
-        ----------
-        sensitivity : float
-            How far one change of the data moves a score, at most.
-        epsilon : float
-            The epsilon of the budget.
-        """
-        return cls(require_sensitivity(sensitivity), require_epsilon(epsilon))
-
     def event(self) -> Event:
-        """Describe one release without data.
-
-        Returns: What a ledger writes down.
-        """
+        """Describe one release without data."""
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
         return BoundedRangeEvent(self.epsilon, law="exponential")
-
-    def sensitivity_step(self) -> float:
-        """Step of the grid to which scores are rounded.
-
-        Returns
-        -------
-        float
-            The step.
-        """
-        return grid_step(self.sensitivity, sensitivity=self.sensitivity, spread=1.0)
 
     def variance(self) -> float:
         """Variance of the Gumbel noise that, added to the scores, gives the same choice."""
@@ -122,13 +108,262 @@ class ExponentialMechanism(Mechanism):
         """
         if math.isinf(self.epsilon):
             return int(np.argmax(utility))
-        return choose(self._exponents(utility))
-
-    def _exponents(self, utility: NDArray[np.float64]) -> NDArray[np.float64]:
-        step = self.sensitivity_step()
+        step = grid_step(self.sensitivity, sensitivity=self.sensitivity, spread=1.0)
         gap = to_grid(utility, step) - to_grid(utility, step).max()
         # max(u_i, best - floor) has the sensitivity of u_i and keeps the exponents small enough
         # for their rounding (2**-33 epsilon) to hide in the second step paid for here.
         floor = 2.0**20 * self.sensitivity
         slope = self.epsilon / (2 * (self.sensitivity + 2 * step))
-        return np.asarray(np.maximum(gap, -floor) * slope)
+        return choose(np.asarray(np.maximum(gap, -floor) * slope))
+
+
+@dataclass(frozen=True)
+class QuantileMechanism(Mechanism):
+    """Cut the cells of each column into ``2**n_levels`` parts of about equal counts.
+
+    The cells of a column stand in a public order. A part that holds the cells a to b is cut before
+    cell k with probability proportional to ``exp(-epsilon |below - above| / (2 D))``, where `below`
+    and `above` are the counts on the two sides; then each side is cut again.
+
+    Parameters
+    ----------
+    sensitivity : float
+        D, by how much one record changes the counts of one column, added up over its cells: 1
+        where records are added or removed, 2 where one is replaced.
+    epsilon : float
+        Bounded range of the cuts of one level of one column; infinity means the best cuts.
+    n_columns, n_levels : int
+        Columns, and how often each is halved.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity; a record is counted once per column at most.
+    Released : where each column is cut.
+    Sensitivity : D of the counts, hence D of every score in sum over the parts of one level.
+    Guarantee : ``n_columns * n_levels`` releases of bounded range epsilon.
+    Assumptions and numerics : cells are public; counts are whole numbers, so that scores are
+        exact; cuts are chosen with exact probabilities. Proof: docs/guarantees/knots.md.
+    """
+
+    sensitivity: float
+    epsilon: float
+    n_columns: int
+    n_levels: int
+    norm: ClassVar[int | str] = "part"  # the counts of one column
+
+    def __post_init__(self) -> None:
+        ExponentialMechanism(self.sensitivity, self.epsilon)  # refuses what no choice can have
+        if min(self.n_columns, self.n_levels) < 1:
+            raise InvalidInputError("There must be at least one column and one level.")
+
+    def event(self) -> Event:
+        """Describe one release without data."""
+        # [N2] one record is in one part of each level and column, or moves between two
+        one = ExponentialMechanism(self.sensitivity, self.epsilon).event()
+        return RepeatedEvent(one, self.n_columns * self.n_levels)
+
+    def variance(self) -> float:
+        """Variance of the Gumbel noise that, added to the scores, gives the same cuts."""
+        return ExponentialMechanism(self.sensitivity, self.epsilon).variance()
+
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Array:
+        """Charge the ledger, then cut the columns.
+
+        Parameters
+        ----------
+        value : array-like of shape (n_columns, n_cells)
+            The exact counts.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray of shape (n_columns, 2**n_levels - 1)
+            The first cell above each cut, ascending; NaN where a part of one cell was not cut.
+        """
+        counts = as_statistic(value)
+        if counts.ndim != 2 or len(counts) != self.n_columns:
+            raise InvalidInputError(f"Counts of {self.n_columns} columns are needed.")
+        self._charge(ledger)
+        chooser = ExponentialMechanism(self.sensitivity, self.epsilon)
+
+        def cuts(below: Array, first: int, end: int, level: int) -> list[float]:
+            """Cut the cells from first to end; a part of one cell has no cut."""
+            if level == 0:
+                return []
+            if end - first < 2:
+                return [math.nan] * (2**level - 1)
+            inner = below[first + 1 : end]
+            scores = -np.abs(2 * inner - below[first] - below[end])  # [N1] minus |below - above|
+            cut = first + 1 + chooser.chosen(scores)
+            left, right = (first, cut), (cut, end)
+            return [*cuts(below, *left, level - 1), float(cut), *cuts(below, *right, level - 1)]
+
+        below = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1)
+        return np.array([cuts(each, 0, counts.shape[1], self.n_levels) for each in below])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnPairsMechanism(Mechanism):
+    """Choose pairs of columns with large scores, among those that earlier choices leave.
+
+    The score of a pair is ``||counts - reference||_1 - penalty``, with a public reference and a
+    public penalty. Pair by pair, one is chosen among those that the kind of the mechanism still
+    allows, with probability proportional to ``exp(epsilon score / (2 D))``.
+
+    Parameters
+    ----------
+    sensitivity : float
+        D, by how much one unit changes the counts of one pair, added up over its cells: 1 where
+        records are added or removed, 2 where one is replaced.
+    epsilon : float
+        Bounded range of one choice; infinity means the best pairs.
+    n_choices : int
+        Pairs to choose; fewer where no pair is left.
+    pairs : tuple of (int, int)
+        The candidates.
+    references : tuple of ndarray
+        What the counts of each pair are compared with: public, or released before.
+    penalties : tuple of float
+        Taken off the score of each pair.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity; a record is counted once per pair.
+    Released : the pairs, in the order in which they were chosen.
+    Sensitivity : D of the counts of one pair, hence D of its score.
+    Guarantee : `n_choices` releases of bounded range epsilon.
+    Assumptions and numerics : candidates, references and penalties are public and rounded to whole
+        numbers, so that scores are exact; so are the choices. Proof: docs/guarantees/label-tree.md.
+    """
+
+    sensitivity: float
+    epsilon: float
+    n_choices: int
+    pairs: tuple[tuple[int, int], ...]
+    references: tuple[Array, ...] = field(repr=False)
+    penalties: tuple[float, ...] = field(repr=False)
+    norm: ClassVar[int | str] = "part"
+
+    def __post_init__(self) -> None:
+        ExponentialMechanism(self.sensitivity, self.epsilon)  # refuses what no choice can have
+        if self.n_choices < 1:
+            raise InvalidInputError("At least one pair of columns must be chosen.")
+
+    def event(self) -> Event:
+        """Describe one release without data."""
+        one = ExponentialMechanism(self.sensitivity, self.epsilon).event()  # [W3] one per pair
+        return RepeatedEvent(one, self.n_choices)
+
+    def variance(self) -> float:
+        """Variance of the Gumbel noise that, added to the scores, gives the same choices."""
+        return ExponentialMechanism(self.sensitivity, self.epsilon).variance()
+
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Array:
+        """Charge the ledger, then choose the pairs.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact counts of all pairs, one after the other.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray of shape (n_chosen, 2)
+            The pairs, as the candidates name them.
+        """
+        counts = np.ravel(as_statistic(value))
+        sizes = [reference.size for reference in self.references]
+        if counts.size != sum(sizes):
+            raise InvalidInputError("The counts do not fit the candidates.")
+        self._charge(ledger)
+        scores = self._scores(np.split(counts, np.cumsum(sizes)[:-1]))
+        chooser = ExponentialMechanism(self.sensitivity, self.epsilon)
+        chosen = self._one_by_one(scores, self.n_choices, self.pairs, chooser.chosen)
+        return np.asarray(chosen, dtype=float)
+
+    def _scores(self, counts: Sequence[Array]) -> Array:
+        """Distance of each table from its reference, less the penalty."""
+        away = [  # [W2] whole numbers: the sums are exact
+            float(np.abs(table - np.rint(np.ravel(reference))).sum())
+            for table, reference in zip(counts, self.references, strict=True)
+        ]
+        return np.asarray(np.array(away) - np.rint(self.penalties))
+
+    @classmethod
+    def best(cls, scores: Array, n_choices: int, pairs: Pairs) -> Places:
+        """Return the pairs of the largest scores, which are released: nothing is drawn.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_pairs,)
+            Released scores.
+        n_choices : int
+            Pairs to choose.
+        pairs : tuple of (int, int)
+            The candidates.
+
+        Returns
+        -------
+        ndarray of int of shape (n_chosen, 2)
+            The pairs.
+        """
+        return cls._one_by_one(scores, n_choices, pairs, lambda each: int(np.argmax(each)))
+
+    @classmethod
+    def _one_by_one(
+        cls, scores: Array, n_choices: int, pairs: Pairs, choose: Callable[[Array], int]
+    ) -> Places:
+        chosen: list[int] = []
+        for _ in range(n_choices):
+            free = cls.allowed(pairs, chosen)  # [W3] by released pairs alone
+            if not len(free):
+                break
+            chosen.append(int(free[choose(scores[free])]))
+        return np.array([pairs[number] for number in chosen], dtype=np.intp).reshape(-1, 2)
+
+    @staticmethod
+    @abstractmethod
+    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
+        """Return the candidates that may be chosen next.
+
+        Parameters
+        ----------
+        pairs : tuple of (int, int)
+            The candidates.
+        chosen : sequence of int
+            Numbers of the pairs so far.
+
+        Returns
+        -------
+        ndarray of int
+            Numbers of candidates.
+        """
+
+
+class SpanningTreeMechanism(ColumnPairsMechanism):
+    """Choose the edges of a tree: pairs that join two parts of what was chosen before (Kruskal).
+
+    The candidates must connect all columns; `n_choices` is the number of columns less one.
+    """
+
+    @staticmethod
+    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
+        """Return the pairs whose columns are not joined yet."""
+        ends = np.array(pairs)
+        part = np.arange(ends.max() + 1)
+        for first, second in ends[list(chosen)]:
+            part[part == part[second]] = part[first]
+        return np.flatnonzero(part[ends[:, 0]] != part[ends[:, 1]])
+
+
+class SecondParentsMechanism(ColumnPairsMechanism):
+    """Choose further parents for columns of a tree: pairs (column, parent), one for each column."""
+
+    @staticmethod
+    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
+        """Return the pairs whose first column has no second parent yet."""
+        columns = np.array(pairs)[:, 0]
+        return np.flatnonzero(~np.isin(columns, columns[list(chosen)]))

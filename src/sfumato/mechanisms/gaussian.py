@@ -1,11 +1,11 @@
-"""Gaussian noise for vectors, and for symmetric matrices."""
+"""Gaussian noise: for vectors and symmetric matrices, for functions, and in shares of parties."""
 
 from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,27 +13,42 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Chargeable
-from sfumato.mechanisms import sampling
 from sfumato.mechanisms.base import (
+    AdditiveMechanism,
     Mechanism,
     add_on_grid,
     as_statistic,
-    check_memory,
-    enlarged,
-    grid_step,
+    grid_of,
     require_epsilon,
     require_sensitivity,
     to_grid,
 )
-from sfumato.mechanisms.sampling import GAUSSIAN, NoiseRequest, require_scale, rounded_noise
+from sfumato.mechanisms.sampling import (
+    GAUSSIAN,
+    Law,
+    Order,
+    discrete_gaussian,
+    draw_ahead,
+    rounded_noise,
+)
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from sfumato.privacy.gaussian import mu_from_budget
 
+Cells = NDArray[np.int64]
 ROWS_AT_ONCE = 128  # of a symmetric matrix
+FEW_AHEAD = 2**12  # draws that are made sooner than handed from thread to thread
+# Shares of the sensitivity added for rounding errors inside the coordinates of a function, see the
+# proof sheet "process"; points asked one after the other may nearly meet and magnify them.
+SLACK = 2.0**-10
+ONLINE_SLACK = 2.0**-7
+# More than r² = 64 cells² of variance against t² >= 2**52, and the arithmetic of a scale.
+LARGER = 1 + 2.0**-44
+MAX_SHARES = 2**14  # so that a share still has 2**19 cells, far above what the proof needs
+DEVIATIONS = 40.0  # no noise is larger than so many, but for a probability below 1e-340
 
 
 @dataclass(frozen=True)
-class GaussianMechanism(Mechanism):
+class GaussianMechanism(AdditiveMechanism):
     """``v + N(0, s² I)`` with ``s = D / mu``: exactly mu-GDP for L2 sensitivity D.
 
     Parameters
@@ -65,6 +80,7 @@ class GaussianMechanism(Mechanism):
 
     sensitivity: float
     noise_multiplier: float
+    law: ClassVar[Law] = GAUSSIAN
 
     def __post_init__(self) -> None:
         require_sensitivity(self.sensitivity)
@@ -72,7 +88,7 @@ class GaussianMechanism(Mechanism):
             raise InvalidInputError("'noise_multiplier' must be finite and not negative.")
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, epsilon: float, delta: float) -> GaussianMechanism:
+    def calibrate(cls, *, sensitivity: float, epsilon: float, delta: float) -> Self:
         """Return the least noise that keeps ``(epsilon, delta)``.
 
         Parameters
@@ -84,12 +100,11 @@ class GaussianMechanism(Mechanism):
         delta : float
             The delta of the budget.
         """
-        return cls.from_mu(
-            sensitivity=sensitivity, mu=mu_from_budget(require_epsilon(epsilon), delta)
-        )
+        mu = mu_from_budget(require_epsilon(epsilon), delta)
+        return cls.from_mu(sensitivity=sensitivity, mu=mu)
 
     @classmethod
-    def from_mu(cls, *, sensitivity: float, mu: float) -> GaussianMechanism:
+    def from_mu(cls, *, sensitivity: float, mu: float) -> Self:
         """Return the mechanism that is mu-GDP.
 
         Parameters
@@ -104,41 +119,20 @@ class GaussianMechanism(Mechanism):
         return cls(require_sensitivity(sensitivity), 1 / mu)
 
     def event(self) -> Event:
-        """Describe one release without data.
-
-        Returns: What a ledger writes down.
-        """
+        """Describe one release without data."""
         if self.noise_multiplier == 0:
             return NonPrivateEvent()
         return GaussianEvent(self.noise_multiplier)
 
     def variance(self) -> float:
-        """Variance of the noise on one coordinate (before the enlargement for the grid)."""
+        """Variance of the noise on one coordinate."""
         return (self.sensitivity * self.noise_multiplier) ** 2
 
-    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger, then release `value` with independent noise on each coordinate.
-
-        Parameters
-        ----------
-        value : array-like
-            The exact statistic.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray
-            The noisy values, in the shape of `value`.
-        """
-        statistic = as_statistic(value)
-        self._require_scale(statistic.size)
-        self._charge(ledger, statistic.size)
+    def grid(self, size: int) -> tuple[float, float] | None:
+        """Return the step of the grid and the scale of the noise."""
         if self.noise_multiplier == 0:
-            return statistic
-        step, scale = self.grid(statistic.size)
-        noise = rounded_noise(GAUSSIAN, scale / step, statistic.size).reshape(statistic.shape)
-        return add_on_grid(to_grid(statistic, step), noise, step)
+            return None
+        return grid_of(self.sensitivity, math.sqrt(size), times=self.noise_multiplier)
 
     def release_symmetric(self, value: ArrayLike | Array, *, ledger: Chargeable | None) -> Array:
         """Release a symmetric matrix, or a stack of them, of Frobenius sensitivity D.
@@ -161,110 +155,50 @@ class GaussianMechanism(Mechanism):
         """
         stays = is_foreign_array(value)
         statistic: Any = _finite_matrix(value) if stays else as_statistic(value)
-        if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
-            raise InvalidInputError("A symmetric release needs square matrices.")
-        size = math.prod(statistic.shape)
-        self._require_scale(size)
+        _require_square(statistic)
+        size, order = math.prod(statistic.shape), int(statistic.shape[-1])
+        grid = self.grid(size)
         self._charge(ledger, size)
-        if self.noise_multiplier == 0:
+        if grid is None:
             return statistic
-        step, scale = self.grid(size)
+        step, scale = grid
+        orders = _symmetric_orders(scale / step, size, order)
+        above, diagonal = (rounded_noise(*each) for each in orders)
         add = _add_symmetric_noise_there if stays else _add_symmetric_noise
-        return add(statistic, scale / step, step)
-
-    def for_size(self, size: int) -> Self:
-        """Return this mechanism, or refuse by public numbers what cannot be drawn exactly.
-
-        Parameters
-        ----------
-        size : int
-            Numbers of the statistic.
-
-        Returns
-        -------
-        GaussianMechanism
-            The mechanism itself, for a check before the charge.
-        """
-        self._require_scale(size)
-        check_memory(size)
-        return self
-
-    def _require_scale(self, size: int) -> None:
-        if self.noise_multiplier > 0:
-            step, scale = self.grid(size)
-            require_scale(scale / step)
-
-    def grid(self, size: int) -> tuple[float, float]:
-        """Return the step of the grid, and the scale of the noise with the rounding paid for.
-
-        Parameters
-        ----------
-        size : int
-            Numbers of the statistic.
-
-        Returns
-        -------
-        tuple of float
-            Both are public.
-        """
-        spread = math.sqrt(size)
-        scale = self.sensitivity * self.noise_multiplier
-        step = grid_step(scale, sensitivity=self.sensitivity, spread=spread)
-        sensitivity = enlarged(self.sensitivity, step=step, spread=spread)
-        return step, sensitivity * self.noise_multiplier
+        return add(statistic, above, diagonal, step)
 
 
-@dataclass(frozen=True)
-class Releases:
-    """Equal releases of a fit that are paid for and still to come.
+def _symmetric_orders(cells: float, size: int, order: int) -> list[Order]:
+    """Noise above the diagonals, and on them."""
+    n_matrices = size // max(order, 1) ** 2
+    n_above = n_matrices * (order * (order - 1) // 2)
+    return [(GAUSSIAN, cells / math.sqrt(2), n_above), (GAUSSIAN, cells, n_matrices * order)]
 
-    mechanism: Who makes them.
-    shape: Of the statistic.
-    count: How many.
-    is_symmetric: Whether they are made by `release_symmetric`.
-    """
+
+class Releases(NamedTuple):
+    """Equal releases of a fit that are paid for and still to come."""
 
     mechanism: GaussianMechanism
     shape: tuple[int, ...]
     count: int = 1
     is_symmetric: bool = False
 
-    def orders(self) -> list[NoiseRequest]:
-        """Return what noise they will ask for, in their order."""
-        size = math.prod(self.shape)
-        if self.mechanism.noise_multiplier == 0 or not size:
-            return []
-        step, scale = self.mechanism.grid(size)
-        if self.is_symmetric:
-            return self.count * _symmetric_orders(1, self.shape[-1], scale / step)
-        return [NoiseRequest(GAUSSIAN, scale / step, size, self.count)]
-
 
 def prefetch_noise(*releases: Releases) -> AbstractContextManager[None]:
     """Draw the noise of releases that are paid for in other threads, while this one adds up."""
-    return sampling.prefetch_noise(*(order for each in releases for order in each.orders()))
+    orders: list[Order] = []
+    for mechanism, shape, count, is_symmetric in releases:
+        size = math.prod(shape)
+        if grid := mechanism.grid(size):
+            cells = grid[1] / grid[0]
+            one = [(GAUSSIAN, cells, size)]
+            orders += count * (_symmetric_orders(cells, size, shape[-1]) if is_symmetric else one)
+    return draw_ahead(order for order in orders if order[2] >= FEW_AHEAD)
 
 
-def _add_symmetric_noise(
-    statistic: NDArray[np.float64], cells: float, step: float
-) -> NDArray[np.float64]:
-    """Add noise to symmetric matrices in blocks of rows that stay in the cache."""
-    order = statistic.shape[-1]
-    matrices = statistic.reshape(-1, order, order)
-    above, diagonal = (
-        rounded_noise(*each.key).reshape(len(matrices), -1)
-        for each in _symmetric_orders(len(matrices), order, cells)
-    )
-    noisy = np.empty_like(matrices)
-    for number, matrix in enumerate(matrices):
-        for first in range(0, order, ROWS_AT_ONCE):
-            rows = slice(first, min(first + ROWS_AT_ONCE, order))
-            block = to_grid((matrix[rows, first:] + matrix[first:, rows].T) / 2, step)
-            noise = _noise_of_rows(above[number], diagonal[number], rows)
-            block = add_on_grid(block, noise, step)
-            noisy[number, rows, first:] = block
-            noisy[number, first:, rows] = block.T
-    return noisy.reshape(statistic.shape)
+def _require_square(statistic: Any) -> None:
+    if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
+        raise InvalidInputError("A symmetric release needs square matrices.")
 
 
 def _finite_matrix(value: Array) -> Array:
@@ -274,45 +208,296 @@ def _finite_matrix(value: Array) -> Array:
     return cast(value, "float64")
 
 
-def _add_symmetric_noise_there(statistic: Array, cells: float, step: float) -> Array:
+def _add_symmetric_noise(
+    statistic: NDArray[np.float64],
+    above: NDArray[np.float64],
+    diagonal: NDArray[np.float64],
+    step: float,
+) -> NDArray[np.float64]:
+    """Add noise to symmetric matrices in blocks of rows that stay in the cache."""
+    order = statistic.shape[-1]
+    matrices = statistic.reshape(-1, order, order)
+    above, diagonal = above.reshape(len(matrices), -1), diagonal.reshape(len(matrices), -1)
+    noisy = np.empty_like(matrices)
+    for number, matrix in enumerate(matrices):
+        for first in range(0, order, ROWS_AT_ONCE):
+            rows = slice(first, min(first + ROWS_AT_ONCE, order))
+            n_rows = rows.stop - first
+            noise = np.zeros((n_rows, order - first))  # from the diagonal on
+            for row in range(first, rows.stop):
+                start = row * (order - 1) - row * (row - 1) // 2  # what the rows before have
+                own = above[number, start : start + order - 1 - row]
+                noise[row - first, row - first + 1 :] = own
+            square = noise[:, :n_rows]
+            square += square.T.copy()
+            square[np.diag_indices(n_rows)] = diagonal[number, rows]
+            block = to_grid((matrix[rows, first:] + matrix[first:, rows].T) / 2, step)
+            block = add_on_grid(block, noise, step)
+            noisy[number, rows, first:] = block
+            noisy[number, first:, rows] = block.T
+    return noisy.reshape(statistic.shape)
+
+
+def _add_symmetric_noise_there(
+    statistic: Array, above: NDArray[np.float64], diagonal: NDArray[np.float64], step: float
+) -> Array:
     """Do the same on the device of one matrix: the noise is brought there, drawn as ever.
 
     Every operation is one of IEEE doubles, number by number, so that the result is the same.
     """
     xp, order = namespace_of(statistic), int(statistic.shape[-1])
-    above, diagonal = (
-        like(statistic, rounded_noise(*each.key)) for each in _symmetric_orders(1, order, cells)
-    )
     is_above = xp.triu(xp.ones_like(statistic), k=1) > 0
     noise = xp.zeros_like(statistic)
-    noise[is_above] = above  # row by row
+    noise[is_above] = like(statistic, above)  # row by row
     noise = noise + noise.T
     places = xp.arange(order, device=statistic.device)
-    noise = xp.where(places[:, None] == places, diagonal, noise)
+    noise = xp.where(places[:, None] == places, like(statistic, diagonal), noise)
     total = noise * step
     total += xp.round((statistic + statistic.T) / 2 / step) * step
     return total + 0.0
 
 
-def _symmetric_orders(n_matrices: int, width: int, cells: float) -> list[NoiseRequest]:
-    """Noise above the diagonals, and on them."""
-    above = width * (width - 1) // 2
-    return [
-        NoiseRequest(GAUSSIAN, cells / math.sqrt(2), n_matrices * above),
-        NoiseRequest(GAUSSIAN, cells, n_matrices * width),
-    ]
+@dataclass(frozen=True)
+class GaussianProcessMechanism(GaussianMechanism):
+    r"""``f + s G`` for a function f of an RKHS H, G a Gaussian process with the kernel of H.
+
+    In an orthonormal system :math:`e_1, e_2, \dots` of H the process is
+    :math:`\sum_j Z_j e_j` with independent standard normal :math:`Z_j`, so that the release is
+    the vector release of the coordinates :math:`\langle f, e_j\rangle + s Z_j`. Values of the
+    released function are linear in them and cost nothing more, however many are asked for.
+
+    Parameters
+    ----------
+    sensitivity : float
+        D, at least the largest ``||f - f'||_H`` over neighbours.
+    noise_multiplier : float
+        ``s / D``; 0 means no noise (and an event that says so).
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity.
+    Released : coordinates of f in any finite orthonormal system, with independent noise.
+    Sensitivity : D, for every system, because the coordinates are those of a projection of f.
+    Guarantee : mu-GDP, ``mu = 1 / noise_multiplier``, for any number of points, chosen adaptively.
+    Assumptions and numerics : `calibrate` adds 2⁻¹⁰ D for rounding errors inside the coordinates;
+        noise is float-safe. Proof: docs/guarantees/process.md.
+
+    Examples
+    --------
+    >>> from sfumato.mechanisms import GaussianProcessMechanism
+    >>> one = GaussianProcessMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=0.1)
+    >>> round(one.noise_multiplier, 4)
+    1.0859
+    """
+
+    @classmethod
+    def calibrate(cls, *, sensitivity: float, epsilon: float, delta: float) -> Self:
+        """Return the least noise that keeps ``(epsilon, delta)``; sensitivity in the norm of H."""
+        larger = require_sensitivity(sensitivity) * (1 + SLACK)
+        return super().calibrate(sensitivity=larger, epsilon=epsilon, delta=delta)
+
+    def noise(self, *, limit: int, ledger: Chargeable | None) -> CoordinateNoise:
+        """Charge the ledger for up to `limit` coordinates in all, and return their noise.
+
+        Parameters
+        ----------
+        limit : int
+            The most coordinates.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        CoordinateNoise
+            Draws noise for coordinates, a block at a time.
+        """
+        step, scale = self.grid(limit) or (0.0, 0.0)
+        self._charge(ledger)
+        return CoordinateNoise(step=step, scale=scale * (1 + ONLINE_SLACK))
 
 
-def _noise_of_rows(
-    above: NDArray[np.float64], diagonal: NDArray[np.float64], rows: slice
-) -> NDArray[np.float64]:
-    """Return the noise of some rows from their diagonal on: symmetric as far as it is square."""
-    order, n_rows = len(diagonal), rows.stop - rows.start
-    noise = np.zeros((n_rows, order - rows.start))
-    for row in range(rows.start, rows.stop):
-        start = row * (order - 1) - row * (row - 1) // 2  # what the rows before have
-        noise[row - rows.start, row - rows.start + 1 :] = above[start : start + order - 1 - row]
-    square = noise[:, :n_rows]
-    square += square.T.copy()
-    square[np.diag_indices(n_rows)] = diagonal[rows]
-    return noise
+class CoordinateNoise:
+    """The noise of one release whose coordinates become known one after the other.
+
+    Which coordinate comes next may depend on what was released before: the noise of each is
+    independent of everything else, and all of them together stay within the sensitivity.
+
+    step: Step of the public grid on which coordinates lie; 0 for a release without noise.
+    scale: Standard deviation of the noise.
+    """
+
+    def __init__(self, *, step: float, scale: float) -> None:
+        self.step = step
+        self.scale = scale
+
+    def draw(self, size: int) -> list[float]:
+        """Draw the noise of `size` coordinates, as exact multiples of the step."""
+        if self.step == 0:
+            return [0.0] * size
+        cells: NDArray[np.float64] = rounded_noise(GAUSSIAN, self.scale / self.step, size)
+        return [float(noise) for noise in cells * self.step]
+
+    def add(self, coordinate: float, noise: float) -> float:
+        """Round a coordinate to the grid and add its noise; the scalar form of `add_on_grid`."""
+        if not math.isfinite(coordinate):
+            raise InvalidInputError("The function to release must be finite where it is asked.")
+        if self.step == 0:
+            return coordinate
+        if abs(coordinate) < 2.0**53 * self.step:
+            coordinate = round(coordinate / self.step) * self.step
+        return coordinate + noise + 0.0
+
+
+@dataclass(frozen=True)
+class GaussianShareMechanism(Mechanism):
+    """A party's part of a Gaussian release: ``round(v / g) + N_Z(0, t²/m)``, in whole cells g.
+
+    The numbers of all parties lie on one public grid, so that they can be added as integers, under
+    masks. A share is a discrete Gaussian: a sum of discrete Gaussians is one to within a factor
+    that differs from 1 by less than any double can tell (proof sheet "noise-in-shares").
+
+    Parameters
+    ----------
+    whole : GaussianMechanism
+        The release that the total of all parties is.
+    n_shares : int
+        Number m of shares that are enough: parties less those that may drop out or collude.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity of `whole`, in a sum over all parties.
+    Released : nothing by itself; whoever sees one share sees it with ``1/m`` of the variance.
+    Sensitivity : that of `whole`, enlarged for the grid: one change moves one party's numbers.
+    Guarantee : the total of m shares, or more, is mu-GDP as `whole` is.
+    Assumptions and numerics : nobody sees shares by themselves (secure sums); draws are exact.
+    """
+
+    whole: GaussianMechanism
+    n_shares: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_shares <= MAX_SHARES:
+            raise InvalidInputError(
+                f"'n_shares' must lie between 1 and {MAX_SHARES}. Got {self.n_shares} instead."
+            )
+        if self.whole.noise_multiplier == 0:
+            raise InvalidInputError("A release without noise has no shares of noise.")
+
+    @property
+    def sensitivity(self) -> float:
+        """That of the whole."""
+        return self.whole.sensitivity
+
+    def event(self) -> Event:
+        """Describe the release of the total without data."""
+        return self.whole.event()
+
+    def variance(self) -> float:
+        """Variance of one share on one coordinate."""
+        return self.whole.variance() / self.n_shares
+
+    def grid(self, size: int) -> tuple[float, float]:
+        """Return the step on which all parties' numbers lie, and the scale of the whole noise."""
+        grid = self.whole.grid(size)
+        assert grid is not None  # noqa: S101 - there is noise
+        return grid
+
+    def largest(self, size: int, max_sum: float) -> int:
+        """Bound a party's number in cells, its noise included.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of the statistic.
+        max_sum : float
+            Public bound on the magnitude of an exact sum.
+
+        Returns
+        -------
+        int
+            The bound.
+        """
+        step, scale = self.grid(size)
+        return math.ceil((max_sum + DEVIATIONS * scale) / step) + 1
+
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Cells:
+        """Charge the ledger, then give one party's numbers with its share of the noise.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact sum over the party's records.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray of int64
+            Whole cells, in a row.
+        """
+        statistic = as_statistic(value)
+        step, scale = self.grid(statistic.size)
+        self._charge(ledger, statistic.size)
+        noise = discrete_gaussian(self._share(scale / step), statistic.size)
+        return (np.rint(statistic.ravel() / step) + 0.0).astype(np.int64) + noise.astype(np.int64)
+
+    def release_symmetric(self, value: ArrayLike, *, ledger: Chargeable | None) -> Cells:
+        """Do the same for symmetric matrices: each number above the diagonal counts once.
+
+        Parameters
+        ----------
+        value : array-like of shape (..., d, d)
+            The exact sums, symmetric.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray of int64
+            Whole cells of the upper triangles, one after the other.
+        """
+        statistic = as_statistic(value)
+        _require_square(statistic)
+        step, scale = self.grid(statistic.size)
+        self._charge(ledger, statistic.size)
+        rows, columns = np.triu_indices(statistic.shape[-1])
+        upper = np.rint(statistic[..., rows, columns] / step).astype(np.int64)
+        on_diagonal = np.broadcast_to(rows == columns, upper.shape)
+        noise = np.empty(upper.shape, dtype=np.int64)
+        share = self._share(scale / step)
+        noise[on_diagonal] = discrete_gaussian(share, int(on_diagonal.sum()))
+        noise[~on_diagonal] = discrete_gaussian(
+            share / math.sqrt(2) * LARGER, int((~on_diagonal).sum())
+        )
+        return (upper + noise).ravel()
+
+    def total(
+        self, cells: Cells, shape: tuple[int, ...], *, symmetric: bool
+    ) -> NDArray[np.float64]:
+        """Return the total of all parties' cells as the released statistic.
+
+        Parameters
+        ----------
+        cells : ndarray of int64
+            The sum of what all parties' `release`, or `release_symmetric`, gave.
+        shape : tuple of int
+            Of the statistic.
+        symmetric : bool
+            Whether the cells are of upper triangles.
+
+        Returns
+        -------
+        ndarray
+            The noisy statistic.
+        """
+        numbers = cells * self.grid(math.prod(shape))[0]
+        if not symmetric:
+            return np.asarray(numbers.reshape(shape))
+        rows, columns = np.triu_indices(shape[-1])
+        matrices = np.zeros(shape)
+        matrices[..., rows, columns] = numbers.reshape(*shape[:-2], len(rows))
+        matrices[..., columns, rows] = matrices[..., rows, columns]
+        return matrices
+
+    def _share(self, cells: float) -> float:
+        return cells / math.sqrt(self.n_shares) * LARGER

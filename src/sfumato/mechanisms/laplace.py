@@ -1,33 +1,30 @@
-"""Laplace noise for vectors."""
+"""Laplace noise: for vectors, and for each number of a table (the papers' entry noise)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
-    Mechanism,
-    add_on_grid,
-    as_statistic,
-    check_memory,
-    enlarged,
-    grid_step,
+    AdditiveMechanism,
+    grid_of,
+    noise_status,
     require_epsilon,
     require_sensitivity,
-    to_grid,
 )
-from sfumato.mechanisms.sampling import LAPLACE, require_scale, rounded_noise
-from sfumato.privacy.events import Event, LaplaceEvent, NonPrivateEvent
+from sfumato.mechanisms.sampling import LAPLACE, Law, bernoulli, rounded_noise
+from sfumato.privacy.entry import record_level_guarantee
+from sfumato.privacy.events import EntryEvent, Event, LaplaceEvent, NonPrivateEvent
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 
 
 @dataclass(frozen=True)
-class LaplaceMechanism(Mechanism):
+class LaplaceMechanism(AdditiveMechanism):
     """``v + Lap(D / epsilon)`` on each coordinate: epsilon-DP for L1 sensitivity D.
 
     Parameters
@@ -51,7 +48,7 @@ class LaplaceMechanism(Mechanism):
     Examples
     --------
     >>> from sfumato.mechanisms import LaplaceMechanism
-    >>> LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=0.5).variance()
+    >>> LaplaceMechanism(sensitivity=1.0, epsilon=0.5).variance()
     8.0
     """
 
@@ -59,6 +56,7 @@ class LaplaceMechanism(Mechanism):
     epsilon: float
     touched: int | None = None
     norm: ClassVar[int | str] = 1
+    law: ClassVar[Law] = LAPLACE
 
     def __post_init__(self) -> None:
         require_sensitivity(self.sensitivity)
@@ -66,85 +64,126 @@ class LaplaceMechanism(Mechanism):
         if self.touched is not None and self.touched < 1:
             raise InvalidInputError(f"'touched' must be at least 1. Got {self.touched} instead.")
 
-    @classmethod
-    def calibrate(
-        cls, *, sensitivity: float, epsilon: float, touched: int | None = None
-    ) -> LaplaceMechanism:
-        """Return the least noise of this law that keeps `epsilon`.
-
-        Parameters
-        ----------
-        sensitivity : float
-            How far one change of the data moves the statistic, at most.
-        epsilon : float
-            The epsilon of the budget.
-        touched : int, optional
-            Most coordinates that differ between neighbours; all of them by default.
-        """
-        return cls(require_sensitivity(sensitivity), require_epsilon(epsilon), touched)
-
     def event(self) -> Event:
-        """Describe one release without data.
-
-        Returns: What a ledger writes down.
-        """
+        """Describe one release without data."""
         return NonPrivateEvent() if math.isinf(self.epsilon) else LaplaceEvent(self.epsilon)
 
     def variance(self) -> float:
-        """Variance of the noise on one coordinate (before the enlargement for the grid)."""
+        """Variance of the noise on one coordinate."""
         return 2 * (self.sensitivity / self.epsilon) ** 2
 
-    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger, then release `value` with independent noise on each coordinate.
-
-        Parameters
-        ----------
-        value : array-like
-            The exact statistic.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray
-            The noisy values, in the shape of `value`.
-        """
-        statistic = as_statistic(value)
-        if math.isinf(self.epsilon):
-            self._charge(ledger, statistic.size)
-            return statistic
-        step, scale = self._grid(statistic.size)
-        require_scale(scale / step)
-        self._charge(ledger, statistic.size)
-        noise = rounded_noise(LAPLACE, scale / step, statistic.size).reshape(statistic.shape)
-        return add_on_grid(to_grid(statistic, step), noise, step)
-
-    def for_size(self, size: int) -> Self:
-        """Return this mechanism, or refuse by public numbers what cannot be drawn exactly.
-
-        Parameters
-        ----------
-        size : int
-            Numbers of the statistic.
-
-        Returns
-        -------
-        LaplaceMechanism
-            The mechanism itself, for a check before the charge.
-        """
-        self._require_scale(size)
-        check_memory(size)
-        return self
-
-    def _require_scale(self, size: int) -> None:
-        if not math.isinf(self.epsilon):
-            step, scale = self._grid(size)
-            require_scale(scale / step)
-
-    def _grid(self, size: int) -> tuple[float, float]:
-        """Step of the grid, and the scale of the noise with the rounding paid for."""
+    def grid(self, size: int) -> tuple[float, float] | None:
+        """Return the step of the grid and the scale of the noise."""
         touched = size if self.touched is None else min(self.touched, size)
-        step = grid_step(
-            self.sensitivity / self.epsilon, sensitivity=self.sensitivity, spread=touched
+        is_exact = math.isinf(self.epsilon)
+        return None if is_exact else grid_of(self.sensitivity, touched, over=self.epsilon)
+
+
+@dataclass(frozen=True)
+class EntryMechanism(AdditiveMechanism):
+    """``y + w``, w = 0 with probability delta and Laplace(d / epsilon) else, for each entry y.
+
+    Parameters
+    ----------
+    entry_bound : float
+        The largest change d of one entry that is protected.
+    epsilon : float
+        The budget of one entry.
+    delta : float, default=0.0
+        Mass of the atom: the chance that an entry is published as it is. Best left at 0; it
+        lowers the mean noise only by the factor ``1 - delta``.
+    rounding : float, default=0.0
+        Public bound on how much more two entries may differ because they were rounded before.
+
+    Privacy
+    -------
+    Unit and relation : entry: one number of one record, replaced by one at most d away.
+    Released : every entry with independent noise, rounded to a public grid.
+    Sensitivity : d, enlarged by one step of the grid and by `rounding`.
+    Guarantee : (epsilon, delta) per *entry*, tight. For a whole record of p entries read
+        `guarantee`, which states the figure as well: it is far larger.
+    Assumptions and numerics : labels and the number of rows are not protected; the rounding of
+        exact real noise is drawn; OS entropy.
+
+    Examples
+    --------
+    >>> from sfumato.mechanisms import EntryMechanism
+    >>> mechanism = EntryMechanism(entry_bound=1.0, epsilon=0.1)
+    >>> mechanism.guarantee(n_entries=784).record_reading.pure_epsilon
+    78.4
+    """
+
+    entry_bound: float
+    epsilon: float
+    delta: float = 0.0
+    rounding: float = 0.0
+    unit: ClassVar[Unit] = Unit.ENTRY
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    law: ClassVar[Law] = LAPLACE
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.entry_bound) and self.entry_bound > 0):
+            raise InvalidInputError(
+                f"'entry_bound' must be finite and positive. Got {self.entry_bound} instead."
+            )
+        require_epsilon(self.epsilon)
+        if not 0 <= self.delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        if not (math.isfinite(self.rounding) and self.rounding >= 0):
+            raise InvalidInputError(
+                f"'rounding' must be finite and >= 0. Got {self.rounding} instead."
+            )
+        self.grid(1)  # noise that cannot be drawn is refused before a charge
+
+    def event(self) -> Event:
+        """Describe the release of one entry without data."""
+        if math.isinf(self.epsilon):
+            return NonPrivateEvent()
+        return EntryEvent(self.epsilon, self.delta, self.entry_bound)
+
+    def variance(self) -> float:
+        """Variance of the noise on one entry."""
+        scale = self.entry_bound / self.epsilon
+        return 2 * (1 - self.delta) * scale * scale  # infinite where a power would raise
+
+    def guarantee(self, *, n_entries: int, delta: float = 1e-5) -> Guarantee:
+        """State the promise for one entry, and what it means for a record of `n_entries`.
+
+        Parameters
+        ----------
+        n_entries : int
+            Numbers of a record that get this noise.
+        delta : float, default=1e-5
+            The delta at which the record's epsilon is stated.
+
+        Returns
+        -------
+        Guarantee
+            The promise for one entry, with the reading for a record.
+        """
+        event, reading = self.event(), None
+        if isinstance(event, EntryEvent):
+            reading = record_level_guarantee(event, n_entries, delta=delta)
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=Unit.ENTRY,
+            relation=Relation.REPLACE_ONE,
+            status=noise_status(),
+            entry_bound=self.entry_bound,
+            record_reading=reading,
+            public=("the number of rows", "the labels", "the entry bound"),
+            events=(event,),
         )
-        return step, enlarged(self.sensitivity, step=step, spread=touched) / self.epsilon
+
+    def grid(self, size: int) -> tuple[float, float] | None:  # noqa: ARG002
+        """Return the step of the grid and the scale of the noise."""
+        if math.isinf(self.epsilon):
+            return None
+        return grid_of(self.entry_bound, 1.0, over=self.epsilon, more=self.rounding)
+
+    def _noise(self, cells: float, size: int) -> NDArray[np.float64]:
+        noise = rounded_noise(LAPLACE, cells, size)
+        if self.delta:
+            noise[bernoulli(lambda exact: exact.mpf(self.delta), size)] = 0.0
+        return noise

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,17 @@ from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
-    check_memory,
     grid_step,
     require_epsilon,
     require_sensitivity,
     to_grid,
 )
-from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
-from sfumato.mechanisms.spherical import FEW, MAX_NORM, rounded_spherical_noise
+from sfumato.mechanisms.sampling import (
+    GAUSSIAN,
+    require_scale,
+    rounded_noise,
+    rounded_spherical_noise,
+)
 from sfumato.privacy.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 
 Array = NDArray[np.float64]
@@ -35,6 +38,10 @@ GAMMA_SHARE = 2.0**-7  # of epsilon, for the noise on the output with that resid
 ENLARGEMENT = 2.0**-10  # the share of the miss that rounding to a grid costs at most
 UNIT_ROUNDOFF = 2.0**-53
 SLIP = 60.0  # -log of the probability, 9e-27, that a norm of noise passes `norm_quantile`
+# A noise norm of 2**48 cells, some 2**5 below what doubles hold exactly; the norm of few numbers
+# varies most, so they are counted as FEW more.
+MAX_NORM = 2.0**36
+FEW = 32
 REACH = 3.1  # radii: where the points of a descent lie, from a start in the ball of the minimisers
 
 
@@ -90,12 +97,8 @@ def rounding_met(
     # Longer linear terms have minimisers that near only if the slopes balance them.
     balanced = slopes + strong_convexity * farthest
     reach = REACH * farthest
-    summed = _rounding_of_sum(slopes, max(linear, balanced), strong_convexity * reach)
-    return error(reach) + summed
-
-
-def _rounding_of_sum(*norms: float) -> float:
-    return 4 * UNIT_ROUNDOFF * sum(norms)
+    norms = slopes, max(linear, balanced), strong_convexity * reach
+    return error(reach) + 4 * UNIT_ROUNDOFF * sum(norms)
 
 
 def norm_quantile(size: int, scale: float) -> float:
@@ -122,7 +125,7 @@ def near_minimiser(
         losses = objective.gradient(t)
         gradient = losses + linear + strong_convexity * t
         norms = [float(np.linalg.norm(x)) for x in (losses, linear, strong_convexity * t)]
-        doubt = objective.gradient_error(t) + _rounding_of_sum(*norms)
+        doubt = objective.gradient_error(t) + 4 * UNIT_ROUNDOFF * sum(norms)
         return gradient, float(np.linalg.norm(gradient)) + doubt
 
     with np.errstate(all="ignore"):  # a warning about the numbers would be one about the records
@@ -132,7 +135,9 @@ def near_minimiser(
             return t
         steepest = (objective.smoothness + strong_convexity) * (1 + 2.0**-20)
         holds = objective.radius(float(np.linalg.norm(linear)), strong_convexity)
-        t = _into_ball(t, holds)
+        if not np.isfinite(t).all():
+            t = np.zeros_like(t)
+        t = t * min(1.0, holds / max(float(np.linalg.norm(t)), holds * 2.0**-30))
         far = max(math.e, 16 * holds * strong_convexity / tolerance)
         for _ in range(math.ceil(steepest / strong_convexity * math.log(far))):
             gradient, bound = gradient_and_bound(t)
@@ -140,12 +145,6 @@ def near_minimiser(
                 break
             t = t - gradient / steepest
     return t
-
-
-def _into_ball(t: Array, radius: float) -> Array:
-    if not np.isfinite(t).all():
-        return np.zeros_like(t)
-    return np.asarray(t * min(1.0, radius / max(float(np.linalg.norm(t)), radius * 2.0**-30)))
 
 
 # Mechanisms ---------------------------------------------------------------------------------------
@@ -173,36 +172,58 @@ class ObjectiveMechanism(Mechanism):
     def residual(self) -> float:
         """τ: the point that is found lies within ``τ / Λ`` of the minimiser."""
 
+    @abstractmethod
+    def _draw(self, cells: float, size: int) -> Array:
+        """Draw noise of the law, in cells of a grid."""
+
+    @abstractmethod
+    def _linear_cells(self, size: int) -> float:
+        """Scale of b, in cells of its grid."""
+
     def _step(self, size: int) -> float:
-        """Grid of the linear term: rounding to it is a quarter of the residual at most."""
+        """Grid of b: rounding to it is a quarter of the residual at most."""
         return self.residual / (4 * math.sqrt(size))
 
+    @abstractmethod
+    def _output_grid(self, size: int) -> tuple[float, float]:
+        """Step and scale of the noise that hides how far the point misses the minimiser."""
+
     def release(self, value: PerturbableObjective, *, ledger: Chargeable | None) -> Array:
-        """Charge the ledger, then release the minimiser of the perturbed objective `value`."""
+        """Charge the ledger, then release the minimiser of the perturbed objective `value`.
+
+        Parameters
+        ----------
+        value : PerturbableObjective
+            The sum of losses over the records.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray
+            The minimiser.
+        """
         size = math.prod(value.shape)
-        self._require_scale(size)
+        self.grid(size)
         self._charge(ledger, size)
-        linear = self._linear_term(value.shape)
         if isinstance(self.event(), NonPrivateEvent):  # nothing is promised, nothing to prove
-            return value.minimise(linear, self.strong_convexity, self.residual / 2)
+            zero = np.zeros(value.shape)
+            return value.minimise(zero, self.strong_convexity, self.residual / 2)
+        linear = self._linear_term(value.shape)
         t = near_minimiser(value, linear, self.strong_convexity, self.residual)
         return self._with_output_noise(t)
 
-    @abstractmethod
-    def _require_scale(self, size: int) -> None:
-        """Refuse noise of which some could not be drawn exactly."""
-
-    @abstractmethod
-    def for_size(self, size: int) -> Self:
-        """Return this mechanism, or refuse by public numbers what cannot be drawn."""
-
-    @abstractmethod
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
         """Draw b, the rounding of a real vector to `_step`."""
+        size = math.prod(shape)
+        cells = self._draw(self._linear_cells(size), size)
+        return np.asarray(cells.reshape(shape) * self._step(size))
 
-    @abstractmethod
     def _with_output_noise(self, t: Array) -> Array:
         """Hide by how much t misses the exact minimiser, ``residual / strong_convexity``."""
+        step, scale = self._output_grid(t.size)
+        noise = self._draw(scale / step, t.size).reshape(t.shape)
+        return add_on_grid(to_grid(t, step), noise, step)
 
 
 @dataclass(frozen=True)
@@ -270,43 +291,25 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
         """Share of ``1/r`` that is mu of the noise on the output: 2⁻¹⁰ for the least τ."""
         return math.sqrt(self.residual / self.sensitivity)
 
-    def for_size(self, size: int) -> Self:
-        """Return this mechanism, or refuse by public numbers what cannot be drawn."""
-        self._require_scale(size)
-        check_memory(size)
-        return self
-
-    def _require_scale(self, size: int) -> None:
+    def grid(self, size: int) -> None:
+        """Refuse noise of which some could not be drawn exactly."""
         if self.noise_multiplier > 0:
             require_scale(self._linear_cells(size))
             step, scale = self._output_grid(size)
             require_scale(scale / step)
 
+    def _draw(self, cells: float, size: int) -> Array:
+        return rounded_noise(GAUSSIAN, cells, size)
+
     def _linear_cells(self, size: int) -> float:
-        """Deviation of a coordinate of b, in cells of its grid."""
         return math.sqrt(self.variance()) / self._step(size)
 
-    def _linear_term(self, shape: tuple[int, ...]) -> Array:
-        if self.noise_multiplier == 0:
-            return np.zeros(shape)
-        size = math.prod(shape)
-        cells = rounded_noise(GAUSSIAN, self._linear_cells(size), size)
-        return np.asarray(cells.reshape(shape) * self._step(size))
-
     def _output_grid(self, size: int) -> tuple[float, float]:
-        """Step of the grid of the output, and the scale of its noise."""
         moved = 2 * self.residual / self.strong_convexity
         multiplier = self.noise_multiplier / self._share
         spread = math.sqrt(size)
         step = grid_step(moved * multiplier, sensitivity=moved, spread=spread)
         return step, (moved + step * spread) * multiplier
-
-    def _with_output_noise(self, t: Array) -> Array:
-        if self.noise_multiplier == 0:
-            return t
-        step, scale = self._output_grid(t.size)
-        noise = rounded_noise(GAUSSIAN, scale / step, t.size).reshape(t.shape)
-        return add_on_grid(to_grid(t, step), noise, step)
 
 
 @dataclass(frozen=True)
@@ -374,28 +377,22 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         """``τ = 2⁻¹⁵ D``."""
         return GAMMA_RESIDUAL * self.sensitivity
 
-    def for_size(self, size: int) -> Self:
-        """Return this mechanism; sizes that cannot be drawn were refused when it was made."""
-        self._require_scale(size)
-        check_memory(size)
-        return self
-
-    def _require_scale(self, size: int) -> None:
+    def grid(self, size: int) -> None:
+        """Refuse other sizes; those that cannot be drawn were refused when it was made."""
         if size != self.size:
             raise InvalidInputError(f"The noise is for {self.size} numbers. Got {size}.")
 
-    def _linear_term(self, shape: tuple[int, ...]) -> Array:
-        step = self._step(self.size)
-        cells = rounded_spherical_noise(1 / (self.rate * step), self.size)
-        return np.asarray(cells.reshape(shape) * step)
+    def _draw(self, cells: float, size: int) -> Array:
+        return rounded_spherical_noise(cells, size)
 
-    def _with_output_noise(self, t: Array) -> Array:
+    def _linear_cells(self, size: int) -> float:
+        return 1 / (self.rate * self._step(size))
+
+    def _output_grid(self, size: int) -> tuple[float, float]:
         moved = 2 * self.residual / self.strong_convexity
-        root = math.sqrt(self.size)
+        root = math.sqrt(size)
         step = 2.0 ** math.floor(math.log2(ENLARGEMENT * moved / root))
-        scale = (moved + step * root) / (GAMMA_SHARE * self.epsilon)
-        noise = rounded_spherical_noise(scale / step, self.size)
-        return add_on_grid(to_grid(t, step), noise.reshape(t.shape), step)
+        return step, (moved + step * root) / (GAMMA_SHARE * self.epsilon)
 
 
 def gamma_linear_term(scale: float, size: int) -> Array:

@@ -15,15 +15,16 @@ noise holds as it stands: for integer v, ``v + round(t Z) = round(v + t Z)`` is 
 
 from __future__ import annotations
 
-import itertools
+import math
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -37,7 +38,6 @@ from sfumato.mechanisms.entropy import Words, is_seeded, random_words
 
 CHUNK = 2**15  # words per block: the block's arrays stay in the cache
 FEW_CHUNKS = 8  # so few are drawn before threads have started
-FEW_AHEAD = 2**12  # draws that are made sooner than handed from thread to thread
 AHEAD_BYTES = 2**28  # of noise that waits for its release
 MAX_SCALE = 2.0**42
 # For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
@@ -48,7 +48,19 @@ DOUBT = 2.0**-44
 # Arbitrary precision errs, too: thresholds carry GUARD more bits than U, a decision keeps clear of
 # them by half as many, and what is nearer waits for further bits of U.
 GUARD = 128
+# For a uniform u >= SPHERE_RARE, a double quantile x is off by less than ULPS x + ROUNDED_UNIFORM +
+# OPEN_BITS / u: 4 units in the last place are allowed to log and 16 to ndtri. The second term is
+# absolute: near u = 1, where x is near 0, the rounding of u alone moves x by 2**-52. Proof:
+# docs/guarantees/noise.md, Lemma 3.
+SPHERE_RARE = 2.0**-24
+EXPONENTIAL_ULPS = 2.0**-50
+NORMAL_ULPS = 2.0**-48
+ROUNDED_UNIFORM = 2.0**-51
+OPEN_BITS = 2.0**-62
+ROUNDING = 2.0**-48  # relative, of sums, root, quotient and product in doubles
+MAX_TILT = 2.0**-20  # the bound is proved for an error of z up to this share of its norm
 
+Array = NDArray[np.float64]
 Real = Any  # an mpmath number
 _exact = mpmath.MPContext()
 _exact_lock = threading.Lock()  # the context's precision is shared by all threads
@@ -64,10 +76,11 @@ os.register_at_fork(
 class Law:
     """A symmetric law of unit scale: survival function of the magnitude, and its inverse."""
 
-    inverse_survival: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    inverse_survival: Callable[[Array], Array]
     survival: Callable[[Real], Real]
 
 
+Order = tuple[Law, float, int]  # law, scale and number of draws of a release
 LAPLACE = Law(lambda u: -np.log(u), lambda x: _exact.exp(-x))
 GAUSSIAN = Law(lambda u: -ndtri(u / 2), lambda x: _exact.erfc(x / _exact.sqrt(2)))
 
@@ -80,134 +93,79 @@ def require_scale(scale: float) -> None:
         )
 
 
-def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
+def rounded_noise(law: Law, scale: float, size: int) -> Array:
     """Draw `size` independent integers ``round(scale Z)``, exactly."""
     require_scale(scale)
-    waiting = _waiting.get()
-    if waiting is not None and waiting.serves(law, scale, size):
-        return waiting.next(law, scale, size)
-    return _drawn_now(law, scale, size)
+    ahead = _ahead.get()
+    drawn = None if ahead is None else ahead.take((law, scale, size))
+    return _draw(law, scale, size) if drawn is None else drawn
 
 
-@dataclass(frozen=True)
-class NoiseRequest:
-    """Noise of equal releases that are paid for.
+def _draw(law: Law, scale: float, size: int) -> Array:
+    draws = np.empty(size)
+    parts = [draws[start : start + CHUNK] for start in range(0, size, CHUNK)]
 
-    law: As for `rounded_noise`.
-    scale: As for `rounded_noise`.
-    size: Draws of a release.
-    count: Releases.
-    """
+    def fill(part: Array) -> None:
+        part[:] = _rounded_block(law, scale, random_words(len(part)))
 
-    law: Law
-    scale: float
-    size: int
-    count: int = 1
+    # Seeded words come in one order; those of the operating system have none.
+    if is_seeded() or len(parts) < FEW_CHUNKS:
+        for part in parts:
+            fill(part)
+    else:
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            list(pool.map(fill, parts))
+    return draws
 
-    @property
-    def key(self) -> tuple[Law, float, int]:
-        """What a release asks for."""
-        return self.law, self.scale, self.size
+
+class _Ahead:
+    """Noise of releases that are paid for, drawn in other threads, in a queue of bounded size."""
+
+    def __init__(self, pool: ThreadPoolExecutor, orders: Iterable[Order]) -> None:
+        self.pool, self.process, self.n_bytes = pool, os.getpid(), 0
+        self.missing = iter(orders)
+        self.drawn: dict[Order, deque[Future[Array]]] = defaultdict(deque)
+        self.fill()
+
+    def fill(self) -> None:
+        while self.n_bytes < AHEAD_BYTES and (order := next(self.missing, None)) is not None:
+            self.n_bytes += 8 * order[2]
+            self.drawn[order].append(self.pool.submit(_draw, *order))
+
+    def take(self, order: Order) -> Array | None:
+        # A forked child holds the same noise as its parent, so it draws its own.
+        if is_seeded() or os.getpid() != self.process or not self.drawn.get(order):
+            return None
+        first = self.drawn[order].popleft()
+        self.n_bytes -= 8 * order[2]
+        self.fill()
+        return first.result()
+
+
+_ahead: ContextVar[_Ahead | None] = ContextVar("noise drawn ahead", default=None)
 
 
 @contextmanager
-def prefetch_noise(*orders: NoiseRequest) -> Iterator[None]:
+def draw_ahead(orders: Iterable[Order]) -> Iterator[None]:
     """Draw noise in other threads, in this order, while this one adds up.
 
     For releases that are paid for: noise is drawn after the charge. Every draw is independent of
     all others and is handed out once, so it does not matter when it was made; what is left over
     is thrown away. Seeded words come in one order, and are drawn when they are asked for.
     """
-    for order in orders:
-        require_scale(order.scale)
-    worthwhile = [order for order in orders if order.size >= FEW_AHEAD]
-    if is_seeded() or not worthwhile:
+    if is_seeded():
         yield
         return
     with ThreadPoolExecutor(cpu_count()) as pool:
-        waiting = _NoiseQueue(pool, worthwhile)
-        token = _waiting.set(waiting)
+        token = _ahead.set(_Ahead(pool, orders))
         try:
             yield
         finally:
-            _waiting.reset(token)
-            waiting.cancel()
+            _ahead.reset(token)
+            pool.shutdown(cancel_futures=True)
 
 
-class _NoiseQueue:
-    """Noise that is drawn ahead, in a queue of bounded size."""
-
-    def __init__(self, pool: ThreadPoolExecutor, orders: list[NoiseRequest]) -> None:
-        self._pool, self._pid = pool, os.getpid()
-        self._missing = (order for order in orders for _ in range(order.count))
-        self._bytes = 0
-        self._drawn: dict[Any, deque[_Draws]] = {order.key: deque() for order in orders}
-        self._fill()
-
-    def _fill(self) -> None:
-        """Order more while there is room; the threads take parts first come, first served."""
-        while self._bytes < AHEAD_BYTES:
-            order = next(self._missing, None)
-            if order is None:
-                return
-            self._bytes += 8 * order.size
-            self._drawn[order.key].append(_Draws(self._pool, *order.key))
-
-    def serves(self, law: Law, scale: float, size: int) -> bool:
-        # A forked child holds the same noise as its parent, so it draws its own.
-        is_ours = self._pid == os.getpid() and not is_seeded()
-        return is_ours and bool(self._drawn.get((law, scale, size)))
-
-    def next(self, law: Law, scale: float, size: int) -> NDArray[np.float64]:
-        drawn = self._drawn[law, scale, size].popleft()
-        self._bytes -= 8 * size
-        self._fill()
-        return drawn.result()
-
-    def cancel(self) -> None:
-        for drawn in itertools.chain.from_iterable(self._drawn.values()):
-            drawn.cancel()
-
-
-class _Draws:
-    """Draws of one release, of which threads make a part each."""
-
-    def __init__(self, pool: ThreadPoolExecutor, law: Law, scale: float, size: int) -> None:
-        self._numbers = np.empty(size)
-        self._parts = [
-            pool.submit(_draw_into, self._numbers[start : start + CHUNK], law, scale)
-            for start in range(0, size, CHUNK)
-        ]
-
-    def result(self) -> NDArray[np.float64]:
-        for part in self._parts:
-            part.result()
-        return self._numbers
-
-    def cancel(self) -> None:
-        for part in self._parts:
-            part.cancel()
-
-
-_waiting: ContextVar[_NoiseQueue | None] = ContextVar("noise drawn ahead", default=None)
-
-
-def _drawn_now(law: Law, scale: float, size: int) -> NDArray[np.float64]:
-    # Seeded words come in one order; those of the operating system have none.
-    if is_seeded() or size <= (FEW_CHUNKS - 1) * CHUNK:
-        draws = np.empty(size)
-        for start in range(0, size, CHUNK):
-            _draw_into(draws[start : start + CHUNK], law, scale)
-        return draws
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        return _Draws(pool, law, scale, size).result()
-
-
-def _draw_into(draws: NDArray[np.float64], law: Law, scale: float) -> None:
-    draws[:] = _rounded_block(law, scale, random_words(len(draws)))
-
-
-def _rounded_block(law: Law, scale: float, words: Words) -> NDArray[np.float64]:
+def _rounded_block(law: Law, scale: float, words: Words) -> Array:
     uniform = midpoints(words)
     real = law.inverse_survival(uniform)
     real *= scale
@@ -220,7 +178,7 @@ def _rounded_block(law: Law, scale: float, words: Words) -> NDArray[np.float64]:
     return np.where(words & np.uint64(1), cell, -cell)
 
 
-def discrete_gaussian(scale: float, size: int) -> NDArray[np.float64]:
+def discrete_gaussian(scale: float, size: int) -> Array:
     """Draw `size` independent integers k with probability in proportion to ``exp(-k²/2t²)``.
 
     ``round(t Z)`` is drawn and kept with probability ``a(k)``, the ratio of the two laws divided by
@@ -235,30 +193,26 @@ def discrete_gaussian(scale: float, size: int) -> NDArray[np.float64]:
         drawn = draws[open_ones] / scale
         # Doubles are off by a few units in the last place: half as much again is doubted.
         doubtful = midpoints(words) <= 1.5 * (drawn / scale) ** 2 / 8 + 2.0**-62
-        lost = [
-            i
-            for i in np.flatnonzero(doubtful)
-            if _resolve_coin(_chance_of_loss(scale, int(draws[open_ones[i]])), int(words[i]))
-        ]
+        lost = []
+        for i in np.flatnonzero(doubtful):
+            cell = int(draws[open_ones[i]])
+            if _resolve_coin(partial(_chance_of_loss, scale=scale, cell=cell), int(words[i])):
+                lost.append(i)
         open_ones = open_ones[lost]
     return draws
 
 
-def _chance_of_loss(scale: float, cell: int) -> Callable[[Any], Real]:
+def _chance_of_loss(exact: Any, scale: float, cell: int) -> Real:
     """Return ``1 - a(k)``: what a rounded Gaussian has too much of a cell, next to that of 0."""
-
-    def chance(exact: Any) -> Real:
-        t, k = exact.mpf(scale), abs(cell)
-        if k == 0:
-            return exact.mpf(0)
-        root = t * exact.sqrt(2)
-        edges = exact.erfc((k - exact.mpf(0.5)) / root) - exact.erfc((k + exact.mpf(0.5)) / root)
-        return 1 - 2 * exact.erf(1 / (2 * root)) / (edges * exact.exp((k / t) ** 2 / 2))
-
-    return chance
+    t, k = exact.mpf(scale), abs(cell)
+    if k == 0:
+        return exact.mpf(0)
+    root = t * exact.sqrt(2)
+    edges = exact.erfc((k - exact.mpf(0.5)) / root) - exact.erfc((k + exact.mpf(0.5)) / root)
+    return 1 - 2 * exact.erf(1 / (2 * root)) / (edges * exact.exp((k / t) ** 2 / 2))
 
 
-def midpoints(words: Words) -> NDArray[np.float64]:
+def midpoints(words: Words) -> Array:
     """Return the middle of the interval to which the upper 63 bits confine U."""
     uniform = (words >> np.uint64(1)).astype(np.float64)
     uniform += 0.5
@@ -271,8 +225,7 @@ def _decide(law: Law, scale: float, bits: int) -> float:
     length = 63
     with _exact_lock:
         while True:
-            bits = (bits << 64) | int(random_words(1)[0])
-            length += 64
+            bits, length = (bits << 64) | int(random_words(1)[0]), length + 64
             with _exact.workprec(length + GUARD):
                 cell = _cell_of(law, scale, bits, length)
             if cell is not None:
@@ -329,16 +282,7 @@ def _resolve_coin(probability: Callable[[Any], Real], bits: int) -> bool:
     return False
 
 
-def uniform_below(limit: int, size: int) -> NDArray[np.int64]:
-    """Draw `size` integers uniform on ``0 .. limit - 1``, exactly."""
-    top = np.uint64(2**64 - 1 - 2**64 % limit)  # a multiple of `limit`, less one
-    words = random_words(size).copy()
-    while (outside := np.flatnonzero(words > top)).size:
-        words[outside] = random_words(outside.size)
-    return (words % np.uint64(limit)).astype(np.int64)
-
-
-def choose(exponents: NDArray[np.float64]) -> int:
+def choose(exponents: Array) -> int:
     """Draw i with probability ``exp(exponents_i) / sum exp(exponents)``, exactly."""
     shares = np.exp(exponents)
     edges = np.cumsum(shares)
@@ -352,7 +296,7 @@ def choose(exponents: NDArray[np.float64]) -> int:
     return _choose_exactly(exponents, int(word[0]) >> 1)
 
 
-def _choose_exactly(exponents: NDArray[np.float64], bits: int) -> int:
+def _choose_exactly(exponents: Array, bits: int) -> int:
     length = 63
     with _exact_lock:
         while True:
@@ -369,3 +313,102 @@ def _choose_exactly(exponents: NDArray[np.float64], bits: int) -> int:
                     above_edge = i == 0 or below + margin <= low
                     if above_edge and (i == len(shares) - 1 or high + margin <= edge):
                         return i
+
+
+# Noise with a uniform direction -------------------------------------------------------------------
+
+
+def rounded_spherical_noise(scale: float, size: int) -> Array:
+    """Draw ``round(b)``, b in R^size with density proportional to ``exp(-||b|| / scale)``.
+
+    ``b = r z / ||z||`` with z standard normal and ``r ~ Gamma(size, scale)``, exponentials.
+    Each of the uniforms behind it is known to 63 bits at first. A bound on what the unknown bits
+    and the rounding of doubles can move decides whether every coordinate lies clearly inside a
+    rounding cell; if one does not, all uniforms get 64 more bits and b is computed again in
+    arbitrary precision, with the same bound.
+    """
+    words = random_words(2 * size)
+    cells = _clear_cells(scale, midpoints(words))
+    if cells is None:
+        cells = _decide_sphere(scale, [int(w) >> 1 for w in words])
+    return np.where(words[:size] & np.uint64(1), cells, -cells)
+
+
+def _clear_cells(scale: float, uniforms: Array) -> Array | None:
+    """Cells of ``|b|`` from doubles, or None if one of them is in doubt."""
+    if uniforms.min() < SPHERE_RARE:
+        return None
+    size = uniforms.size // 2
+    normal = GAUSSIAN.inverse_survival(uniforms[:size])
+    exponential = LAPLACE.inverse_survival(uniforms[size:])
+    errors = ROUNDED_UNIFORM + OPEN_BITS / uniforms
+    errors[:size] += NORMAL_ULPS * normal
+    errors[size:] += EXPONENTIAL_ULPS * exponential
+    norm = math.sqrt(math.fsum((normal * normal).tolist()))
+    norm_error = float(np.linalg.norm(errors[:size]))
+    if norm_error > MAX_TILT * norm:
+        return None
+    radius = scale * math.fsum(exponential.tolist())
+    radius_error = scale * float(errors[size:].sum())
+    share = normal / norm
+    real = radius * share
+    doubt = _doubt(share, errors[:size], radius, radius_error, norm, norm_error)
+    doubt += ROUNDING * (1 + real)
+    cells: Array = np.rint(real)
+    return cells if np.all(np.abs(real - cells) < 0.5 - doubt) else None
+
+
+def _doubt(
+    share: Any, error: Any, radius: Any, radius_error: Any, norm: Any, norm_error: Any
+) -> Any:
+    """Bound how far ``radius * share`` lies from ``r z_i / ||z||``, with no rounding counted.
+
+    `error` bounds that of z_i, `norm_error` the norm of all these.
+    """
+    return 2 * (
+        radius_error * share + (radius + radius_error) * (error + norm_error * share) / norm
+    )
+
+
+def _decide_sphere(scale: float, bits: list[int]) -> Array:
+    """Find the cells of ``|b|``, drawing further bits of all uniforms as needed."""
+    length = 63
+    while True:
+        extra = random_words(len(bits))
+        bits = [(b << 64) | int(w) for b, w in zip(bits, extra, strict=True)]
+        length += 64
+        exact = mpmath.MPContext()
+        exact.prec = length + 192
+        cells = _sphere_cells(exact, scale, bits, length)
+        if cells is not None:
+            return np.array([float(k) for k in cells])
+
+
+def _sphere_cells(exact: Any, scale: float, bits: list[int], length: int) -> list[Any] | None:
+    if min(bits) == 0:  # a uniform that may still be anything below 2**-length
+        return None
+    size = len(bits) // 2
+    uniforms = [exact.ldexp(exact.mpf(b) + 0.5, -length) for b in bits]
+    errors = [exact.ldexp(1 / u, 1 - length) for u in uniforms]  # arithmetic errs far less
+    normal = []
+    for u in uniforms[:size]:  # solve P(|Z| > x) = u by Newton steps from the double solution
+        x = exact.mpf(float(GAUSSIAN.inverse_survival(np.array([float(u)]))[0]))
+        for _ in range(4):  # 50, 100, 200, 400 bits
+            off = exact.erfc(x / exact.sqrt(2)) - u
+            x += off * exact.sqrt(exact.pi / 2) * exact.exp(x * x / 2)
+        normal.append(x)
+    norm = exact.sqrt(exact.fsum(z * z for z in normal))
+    norm_error = exact.sqrt(exact.fsum(e * e for e in errors[:size]))
+    if norm_error > MAX_TILT * norm:
+        return None
+    radius = -scale * exact.fsum(exact.log(u) for u in uniforms[size:])
+    radius_error = scale * exact.fsum(errors[size:])
+    cells = []
+    for z, error in zip(normal, errors, strict=False):
+        share = z / norm
+        doubt = _doubt(share, error, radius, radius_error, norm, norm_error)
+        cell = exact.nint(radius * share)
+        if not abs(radius * share - cell) < exact.mpf(0.5) - doubt:
+            return None
+        cells.append(cell)
+    return cells

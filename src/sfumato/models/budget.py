@@ -11,11 +11,15 @@ from typing import Any
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import Repeated, noise_status
-from sfumato.mechanisms.exponential import ExponentialMechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, prefetch_noise
+from sfumato.mechanisms.exponential import ExponentialMechanism, QuantileMechanism
+from sfumato.mechanisms.gaussian import (
+    SLACK,
+    GaussianMechanism,
+    GaussianProcessMechanism,
+    Releases,
+    prefetch_noise,
+)
 from sfumato.mechanisms.laplace import LaplaceMechanism
-from sfumato.mechanisms.process import SLACK, GaussianProcessMechanism
-from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.privacy.calibrate import gaussian_mu_beside
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.gaussian import mu_from_budget

@@ -26,9 +26,8 @@ from sfumato.core.constraints import (
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.gaussian import SLACK, GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
-from sfumato.mechanisms.process import SLACK
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.budget import Budget
 from sfumato.models.covariance import GaussianKernel
@@ -278,7 +277,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         statistic = CountTables(cells.counted, (tuple(range(d)),), len(self.classes_))
         mechanism: LaplaceMechanism | GaussianMechanism
         if records.has_exact_sums:
-            mechanism = LaplaceMechanism.calibrate(
+            mechanism = LaplaceMechanism(
                 sensitivity=records.sensitivity(statistic, norm=1),
                 epsilon=epsilon,
                 touched=2 * (1 if records.person is None else records.person.rows),
@@ -719,7 +718,7 @@ def spread_mechanisms(epsilon: float, n_features: int) -> list[ExponentialMechan
 
     Replacing one row changes a score of `spread_scores` by at most 1.
     """
-    one = ExponentialMechanism.calibrate(sensitivity=1.0, epsilon=epsilon / n_features)
+    one = ExponentialMechanism(sensitivity=1.0, epsilon=epsilon / n_features)
     return [one] * n_features
 
 

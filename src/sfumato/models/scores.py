@@ -220,7 +220,7 @@ def release_score(
         right = are_right(predicted, truth)
         records = ArrayRecords(right[:, None].astype(np.float64), relation=relation)
         statistic = CountTables((2,), ((0,),))
-        mechanism = LaplaceMechanism.calibrate(  # [U1] a record is counted once
+        mechanism = LaplaceMechanism(  # [U1] a record is counted once
             sensitivity=records.sensitivity(statistic, 1), epsilon=epsilon
         )
     receipt = prepay(ledger, mechanism.event(), unit=Unit.RECORD, relation=relation)

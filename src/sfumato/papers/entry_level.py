@@ -91,7 +91,7 @@ class EntryEstimator(PrivateEstimator):
 
     def _noise(self, scale: EntryScale, entries: Array, *, atom: float = 0.0) -> EntryMechanism:
         """Return the noise; `atom` is the chance of none, as printed."""
-        return EntryMechanism.calibrate(
+        return EntryMechanism(
             entry_bound=scale.bound, epsilon=self.epsilon, delta=atom, rounding=scale.rounding
         ).for_size(entries.size)
 

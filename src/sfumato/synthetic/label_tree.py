@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.ledger.receipt import Receipt
-from sfumato.mechanisms.column_pairs import (
+from sfumato.mechanisms.exponential import (
     ColumnPairsMechanism,
     SecondParentsMechanism,
     SpanningTreeMechanism,

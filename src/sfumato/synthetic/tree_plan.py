@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms.base import Mechanism, Repeated
-from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.mechanisms.exponential import ExponentialMechanism, QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.models.additive.knots import PlaceCounts, PlaceTree
 from sfumato.privacy.calibrate import gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget

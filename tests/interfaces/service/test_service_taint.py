@@ -134,7 +134,7 @@ def test_answers_do_not_depend_on_the_number_of_rows(
     """Where one row is added or removed, even the last one: a table may be a line of names."""
     monkeypatch.setattr(f"{__name__}.TASKS", SECRET_NUMBER)
     # K is drawn after the noise, which is not drawn again from a tape.
-    monkeypatch.setattr("sfumato.mechanisms.selection.RunLaw.number", lambda _: 1)
+    monkeypatch.setattr("sfumato.mechanisms.exponential.RunLaw.number", lambda _: 1)
     lines = neighbours(tmp_path)[0].splitlines()
     promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
     tapes: list[Tape] = []
@@ -186,7 +186,7 @@ def test_how_many_runs_of_a_search_counted_is_not_seen(
     seen = []
     for number in (1, 9):
         monkeypatch.setattr(
-            "sfumato.mechanisms.selection.RunLaw.number", lambda _, number=number: number
+            "sfumato.mechanisms.exponential.RunLaw.number", lambda _, number=number: number
         )
         fits.append(0)  # of the rehearsal and of the release together
         seen.append(everything(tmp_path / str(number), rows, [], caplog, **promise))

@@ -23,11 +23,10 @@ from sfumato.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
     QuantileMechanism,
-    RandomizedResponseMechanism,
 )
 from sfumato.mechanisms.base import Released, Tape, taped
-from sfumato.mechanisms.column_pairs import ColumnPairsMechanism
 from sfumato.mechanisms.entropy import Words, drawing_from, seeded
+from sfumato.mechanisms.exponential import ColumnPairsMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, flatten
@@ -399,8 +398,6 @@ def moved_share(here: Released, there: Released) -> float:
         # One entry may move and no other: each would cost epsilon, and an atom of its own.
         is_one = np.count_nonzero(difference) <= 1
         return float(difference.max()) / mechanism.entry_bound if is_one else math.inf
-    if isinstance(mechanism, RandomizedResponseMechanism):
-        return float(np.count_nonzero(difference))  # one record may change one answer
     return 0.0
 
 

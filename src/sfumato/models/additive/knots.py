@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.ledger.receipt import Receipt
+from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.models.additive.columns import PublicColumns
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.records import Records

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from sfumato.mechanisms.base import Mechanism, Repeated
+from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.models.additive.columns import PublicColumns
 from sfumato.models.additive.knots import PlaceCounts, PlaceTree
 from sfumato.models.additive.pairs import HatSums, pair_tables

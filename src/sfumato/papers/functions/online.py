@@ -86,14 +86,13 @@ class OnlineFunction:
         self.status = Status.CONDITIONAL if is_real else Status.TESTING
         self._function = function
         self._kernel = kernel
-        self._noise = mechanism.noise(limit=MAX_ANSWERS)
         self._process = os.getpid()
         self._answers: dict[bytes, float] = {}
         self._points = np.empty((0, n_features))
         self._factor = np.empty((0, 0))
         self._coordinates = np.empty(0)  # of f: secret
         self._innovations = np.empty(0)  # the same with noise: released
-        mechanism.charge_once(ledger)
+        self._noise = mechanism.noise(limit=MAX_ANSWERS, ledger=ledger)
 
     def __call__(self, X: ArrayLike) -> Array:
         """Answer each row of `X`; a place asked before gets the answer it got before."""

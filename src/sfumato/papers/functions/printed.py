@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.mechanisms.process import SLACK
+from sfumato.mechanisms.gaussian import SLACK
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.covariance import GaussianKernel
 from sfumato.models.features import Domain, FourierFeatures, public_features
