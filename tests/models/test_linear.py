@@ -344,15 +344,15 @@ def test_noise_drawn_ahead_is_that_of_all_releases(monkeypatch, sphere):
     """On an accelerator: here rows of another library of the processor are taken for such."""
     X, y = sphere
     monkeypatch.setattr(linear, "is_accelerated", lambda device: True)
-    monkeypatch.setattr(sampling, "FEW_AHEAD", 8)
+    monkeypatch.setattr("sfumato.mechanisms.gaussian.FEW_AHEAD", 8)
     handed_out = []
-    take = sampling._NoiseQueue.next
+    take = sampling._Ahead.take
 
-    def counted(waiting, *key):
-        handed_out.append(take(waiting, *key))
+    def counted(waiting, order):
+        handed_out.append(take(waiting, order))
         return handed_out[-1]
 
-    monkeypatch.setattr(sampling._NoiseQueue, "next", counted)
+    monkeypatch.setattr(sampling._Ahead, "take", counted)
     with drawing_from(entropy._system_words):
         model = PrivateLinearClassifier(
             epsilon=1.0, delta=1e-5, n_steps=20, bounds=Bounds(norm=1.0, labels=range(3))
