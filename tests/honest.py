@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,9 @@ from sklearn.datasets import make_blobs
 
 from sfumato import Bounds, PrivatePCA
 from sfumato.mechanisms import GaussianMechanism
+from sfumato.models.budget import Budget
 from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import SecondMoment
 
 X, Y = make_blobs(150, n_features=3, centers=2, random_state=0)
@@ -24,9 +27,7 @@ class Honest(PrivatePCA):
     noise_share = 1.0
 
     def fit(self, X: Any, y: object = None) -> Self:
-        bounds = self.bounds if self.bounds is None else self._validate_privacy_params()
-        if bounds is None:
-            bounds = self.missing(X)
+        bounds = self.missing(X) if self.bounds is None else self._check_request().row_bounds
         rows = np.asarray(X) if self.bounds is None else self._check_rows(X)
         units = IntoUnitBall(bounds, rows.shape[1])(rows)
         mechanism = GaussianMechanism.calibrate(
@@ -44,10 +45,23 @@ class Honest(PrivatePCA):
         return self
 
     def missing(self, X: Any) -> Bounds:
-        return self._validate_privacy_params()
+        return self._check_request().row_bounds
+
+    def _check_rows(self, X: Any, *, reset: bool = True) -> np.ndarray:
+        return self._reader.rows(self._checked_rows(X, reset=reset))
 
     def pay(self, mechanism: Any) -> Any:
         return self._charge(mechanism)
+
+    def _charge(self, mechanism: Any) -> Any:
+        return self._budget().pay(mechanism.event())
+
+    def _guarantee(self, receipt: Any) -> Any:
+        return replace(self._budget(), receipt=receipt).guarantee()
+
+    def _budget(self) -> Budget:
+        records = ArrayRecords(np.zeros((1, 1)), relation=self.relation)
+        return Budget(self.epsilon, self.delta, records, self.ledger)
 
     def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
         return mechanism.release_symmetric(statistic, ledger=receipt)

@@ -53,8 +53,8 @@ from sfumato import (
 from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
 from sfumato.core.arrays import namespace_of
 from sfumato.models import generated_features, image_features
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.image_features import ImageFeatures
-from sfumato.models.private import PrivateEstimator
 from sfumato.tables import cells
 
 WIDE = Bounds(norm=1e3, labels="public")

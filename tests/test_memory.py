@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sfumato
-import sfumato.models.private as private_module
+import sfumato.models.budget as budget_module
 from sfumato import (
     Bounds,
     Ledger,
@@ -128,7 +128,7 @@ def test_the_least_limit_counts(tmp_path, monkeypatch):
 def test_what_is_asked_for_is_what_is_used(monkeypatch, model, size):
     X = np.random.default_rng(0).uniform(size=(30, 400))
     at_charge = []
-    real = private_module.prepay
+    real = budget_module.prepay
 
     def noted(*events, **words):
         receipt = real(*events, **words)
@@ -137,7 +137,7 @@ def test_what_is_asked_for_is_what_is_used(monkeypatch, model, size):
         return receipt
 
     model.fit(X, np.arange(30) % 3)  # what is imported or cached once is not counted
-    monkeypatch.setattr(private_module, "prepay", noted)
+    monkeypatch.setattr(budget_module, "prepay", noted)
     tracemalloc.start()
     try:
         model.fit(X, np.arange(30) % 3)

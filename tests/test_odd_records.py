@@ -37,7 +37,7 @@ from sfumato import (
 from sfumato.audit.testing.case import fit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Released, taped
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.tables.cells import as_number, as_rows
 from tests.test_common import CASES, INSTANCES
 

@@ -33,7 +33,7 @@ from sfumato.audit.testing import PrivateCase, contracts
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.privacy import for_persons
 from sfumato.privacy.guarantee import Status, Unit
 from sfumato.sums.persons import PersonUnit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sfumato
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from tests.every import for_each
 
 PUBLIC = [

@@ -24,7 +24,7 @@ from sfumato.exceptions import (
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.search import row_scores, scorer_for
 from tests.test_common import INSTANCES
 from tests.test_odd_records import Strange

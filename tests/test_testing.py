@@ -84,7 +84,7 @@ class DrawsTwice(Honest):
 
 
 class Boasts(Honest):
-    def _guarantee(self, receipt: Any, *public: str) -> Any:
+    def _guarantee(self, receipt: Any) -> Any:
         return dataclasses.replace(super()._guarantee(receipt), epsilon=self.epsilon / 100)
 
 

@@ -14,7 +14,7 @@ from sfumato.audit.reidentification import reidentification
 from sfumato.audit.report import AuditReport
 from sfumato.audit.two_point import two_point
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 
 
 def audit(

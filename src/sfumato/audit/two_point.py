@@ -80,7 +80,7 @@ def two_point(
 ) -> TwoPoint:
     """Certify a lower bound on the epsilon of a private estimator; see `sfumato.audit.audit`."""
     model = _fixed(estimator)
-    model._validate_privacy_params()
+    model._check_request()
     if not np.isfinite(model.epsilon):
         raise InvalidInputError("'epsilon' is infinite: nothing is promised, so nothing to audit.")
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ from sfumato.cli.jobs.pipeline import table_for
 from sfumato.cli.options import Json
 from sfumato.cli.predict import ModelPath
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.saving import load
 from sfumato.report.words import number
 from sfumato.tables.columns import as_numbers

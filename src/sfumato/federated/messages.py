@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.saving import load, stored_bytes
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sfumato.exceptions import InvalidInputError
 from sfumato.federated.carrying import Carrier, SumRound
 from sfumato.federated.records import TRUST, Federation
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -42,7 +42,6 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.models.budget import Budget
-from sfumato.models.private import PrivateEstimator as OldPrivateEstimator, _require_offered
 from sfumato.models.scores import warn_inside_model_selection, warn_on_score
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.privacy.interchange import to_dp_event
@@ -207,7 +206,7 @@ def n_jobs(value: Any, place: str, sizes: dict[str, int]) -> None:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(OldPrivateEstimator):
+class PrivateEstimator(BaseEstimator):
     """Base of private estimators: dataclasses whose fields are their parameters.
 
     A subclass adds its parameters as fields, says in `parameters` and `learned` what they and the
@@ -244,7 +243,7 @@ class PrivateEstimator(OldPrivateEstimator):
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Document shared parameters, guard `fit`, and let `score` say what it is."""
-        super(OldPrivateEstimator, cls).__init_subclass__(**options)
+        super().__init_subclass__(**options)
         cls.__doc__ = (cls.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
         usual = {"random_state": random_state, "n_jobs": n_jobs}
         given = {
@@ -347,6 +346,26 @@ class PrivateEstimator(OldPrivateEstimator):
 
     # Fit ----------------------------------------------------------------------------------------
 
+    def _check_request(self) -> Reader:
+        """Check what is asked for, before any row is looked at; return how records are read."""
+        for value, kind, offered in (
+            (self.unit, Unit, self.offered_units),
+            (self.relation, Relation, self.offered_relations),
+        ):
+            if kind(value) not in offered:
+                name, listed = kind.__name__.lower(), ", ".join(repr(str(each)) for each in offered)
+                instead = (
+                    " What its guarantee is worth to a person with at most k rows, the group "
+                    "curve, is sfumato.privacy.for_persons(model.guarantee_, k)."
+                )
+                raise UnsupportedModeError(
+                    f"{type(self).__name__} offers {name} {listed}. Got {value!r} instead."
+                    f"{instead if kind(value) == Unit.PERSON else ''}"
+                )
+        known = set(self.get_params(deep=False)) - {"bounds"}
+        check_parameters(self, {k: v for k, v in self.stored_form.items() if k in known})
+        return self._reader
+
     def _begin(
         self,
         X: Any,
@@ -361,11 +380,7 @@ class PrivateEstimator(OldPrivateEstimator):
         attributes), a numeric target appended, with class codes. `classes_` is noted.
         """
         self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail
-        _require_offered(self.unit, Unit, self.offered_units, self)
-        _require_offered(self.relation, Relation, self.offered_relations, self)
-        known = set(self.get_params(deep=False)) - {"bounds"}
-        check_parameters(self, {k: v for k, v in self.stored_form.items() if k in known})
-        reader = replace(self._reader, target=target)
+        reader = replace(self._check_request(), target=target)
         out_of_core = is_out_of_core(X)
         if self.needs_memory and (out_of_core or isinstance(X, Records)):
             raise UnsupportedModeError(

@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.image_features import ImageFeatures
-from sfumato.models.private import PrivateEstimator
 from sfumato.tables.encoder import TableEncoder
 
 # Steps of scikit-learn that learn nothing from rows, whatever their parameters, and refuse none but

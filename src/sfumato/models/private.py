@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
 from sfumato.core.arrays import is_foreign_array, to_numpy
@@ -24,6 +23,7 @@ from sfumato.exceptions import (
 )
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+from sfumato.models import base
 from sfumato.models.scores import warn_inside_model_selection, warn_on_score
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from sfumato.audit import AuditReport
 
 
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(base.PrivateEstimator):
     """Base of private estimators.
 
     A subclass takes `epsilon`, `delta`, `unit`, `relation`, `bounds` and `ledger`, lists
@@ -89,7 +89,7 @@ class PrivateEstimator(BaseEstimator):
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = warn_on_score(score)
-        super().__init_subclass__(**options)
+        super(base.PrivateEstimator, cls).__init_subclass__(**options)
 
     @property
     def keeps_tensors(self) -> bool:

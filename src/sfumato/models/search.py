@@ -38,14 +38,13 @@ from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.models.base import n_jobs as check_n_jobs
+from sfumato.models.base import PrivateEstimator, n_jobs as check_n_jobs
 from sfumato.models.pipelines import check_pipeline
-from sfumato.models.private import PrivateEstimator
 from sfumato.models.saving import load, save
 from sfumato.models.scores import are_right
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
-from sfumato.privacy.guarantee import Guarantee, Relation, Status
+from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.privacy.selection import (
     selection_epsilon,
     selection_mu,
@@ -126,7 +125,7 @@ def row_scores(scorer: Callable[[Any, Any, Any], Any], model: Any, X: Any, y: An
 
 def score_records(column: Array, private: PrivateEstimator, X: Any) -> ArrayRecords:
     """Return scores as records of the unit and relation that the estimator promises."""
-    unit, name = private.person_unit, getattr(private.bounds, "person", None)
+    unit, name = private._reader.person, getattr(private.bounds, "person", None)
     if unit is None:
         return ArrayRecords(column, relation=private.relation)
     if name is None or not is_table(X):
@@ -408,7 +407,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "scored by their targets."
             )
         cost, settings, events, score_noise = self._plan(X, y)
-        n_is_public = private.relation == Relation.REPLACE_ONE and private.person_unit is None
+        n_is_public = private.relation == Relation.REPLACE_ONE and private.unit != Unit.PERSON
         public = {
             "event": cost.event.to_dict(),
             "candidates": [repr(sorted(each.items())) for each in settings],
@@ -472,7 +471,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         moved = score_records(np.zeros((len(X), 1)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
-        fixed = FIXED if private.person_unit is None else (*FIXED, "bounds")
+        fixed = FIXED if private.unit != Unit.PERSON else (*FIXED, "bounds")
         for name in {name for each in settings for name in each}:
             if name.removeprefix(prefix) in fixed:
                 raise InvalidInputError(

@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.cli.jobs.streaming import fit_in_batches, fit_rows, whole_table
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.gaussians import is_one_release_enough
 from sfumato.models.moments import PrivateGaussianClassifier
-from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds

@@ -51,8 +51,8 @@ def fit_in_batches(model: Model, read: Batches, *, n_rows: int, n_features: int)
         width=n_features,
         relation=model.relation,
         n_rows=n_rows,
-        person=model.person_unit,
-        content=Encoded(model._encoder, n_features) if is_plain else None,
+        person=model._reader.person,
+        content=Encoded(model._reader.encoder, n_features) if is_plain else None,
     )
     return model.fit(records)
 

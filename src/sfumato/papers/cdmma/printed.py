@@ -22,7 +22,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.mapping_layers import seed_from
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
-from sfumato.models.private import checked_rows
 from sfumato.models.transfer_target import (
     NOT_PROTECTED,
     WARNING,
@@ -37,7 +36,7 @@ from sfumato.papers.entry_level import EntryEstimator
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
+from sfumato.tables.cells import checked_column, checked_rows
 
 Codes = NDArray[np.intp]
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
