@@ -49,12 +49,6 @@ QUICK = (
 )
 
 
-# Tests and groups that have not been seen to pass since the packages were moved: they run, and
-# what fails in them is printed and does not count. This list must be empty before 0.3.
-UNVERIFIED = tuple((ROOT / "tests" / "unverified.txt").read_text().split())
-UNVERIFIED_GROUPS = ("torch", "browser", "servers")
-
-
 collect_ignore_glob = (
     [] if find_spec("flwr") else ["src/sfumato/federated/flower/*", "tests/federated/cluster.py"]
 )
@@ -75,9 +69,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.nodeid.startswith(QUICK):
             item.add_marker("slow")
-        groups = [group for group in UNVERIFIED_GROUPS if item.get_closest_marker(group)]
-        if groups or item.nodeid.startswith(UNVERIFIED):
-            item.add_marker(pytest.mark.xfail(strict=False, reason="not run since the move"))
         if item.get_closest_marker("torch") or any(word in item.nodeid for word in ON_GPU):
             item.add_marker(pytest.mark.xdist_group("torch"))
     items.sort(key=lambda item: item.get_closest_marker("servers") is None)
