@@ -137,7 +137,7 @@ def fine_steps(masses: np.ndarray, fine: np.ndarray) -> np.ndarray:
 
 def covered(model: PrivateDensity, rows: np.ndarray) -> float:
     """Share of cells whose band holds the smoothed density without its noise."""
-    released: GridDensity = model._grid()
+    released: GridDensity = model._released()  # type: ignore[assignment]
     (m,) = released.cells.shape
     ends = released.cells.lower[0], released.cells.upper[0]
     exact = np.histogram(np.clip(rows, 0, 1), m, ends)[0].astype(float)[:, None]

@@ -46,9 +46,10 @@ def test_models_answer_as_they_did(old: Path, name: str) -> None:
     if stated["verb"] is not None:
         with np.load(old / "answers.npz") as kept:
             answers = getattr(model, stated["verb"])(kept[f"{name}.at"])
-            # another BLAS may round differently
+            # another BLAS may round differently; the net is in single precision
+            loose = {"rtol": 1e-4, "atol": 1e-7} if name == "net" else {"rtol": 1e-9, "atol": 1e-12}
             np.testing.assert_allclose(
-                np.asarray(answers)[..., :9], kept[f"{name}.answers"], rtol=1e-9, atol=1e-12
+                np.asarray(answers)[..., :9], kept[f"{name}.answers"], **loose
             )
 
 

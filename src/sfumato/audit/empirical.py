@@ -216,7 +216,7 @@ def max_certifiable(
 
     Examples
     --------
-    >>> round(largest_certifiable(400, confidence=0.95), 1)
+    >>> round(max_certifiable(400, confidence=0.95), 1)
     4.7
     """
     risk = 1 - check_confidence(confidence)

@@ -128,12 +128,7 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         Weight λ of the trace.
     huber_width : float, default=1.0
         Half-width h of the rounding.
-    epsilon : float, default=1.0
-        The printed parameter of the noise.
-    bounds : Bounds
-        Public bounds of the rows and the label set; required.
-    ledger : DatasetBudget, optional
-        Who pays; no finite budget does.
+    $shared
 
     Attributes
     ----------
