@@ -174,7 +174,7 @@ def test_ctrl_c_while_libraries_are_loaded(folder: Path, place: int) -> None:
     assert not Path("x.toml").exists()
 
 
-@pytest.mark.parametrize("when", ["save", "stated"])
+@pytest.mark.parametrize("when", ["save", "print_lines"])
 def test_an_interruption_says_what_was_charged_and_what_exists(
     folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -189,9 +189,9 @@ def test_an_interruption_says_what_was_charged_and_what_exists(
     assert ended.exit_code == 130
     last = ended.stderr.splitlines()[-1]
     assert "What was charged stays charged: 'ward' was charged epsilon" in last
-    assert ("Written: m.sfumato." in last) == (when == "stated")
+    assert ("Written: m.sfumato." in last) == (when == "print_lines")
     assert ("No output was written." in last) == (when == "save")
-    assert Path("m.sfumato").exists() == (when == "stated")
+    assert Path("m.sfumato").exists() == (when == "print_lines")
 
 
 def test_ctrl_c_at_a_question(folder: Path) -> None:

@@ -109,7 +109,7 @@ def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
     assert sfumato.load(output).guarantee_.unit is Unit.RECORD
     model = visits.parent / "model.sfumato"
     refused = run("transfer", str(visits), str(visits), "-o", str(model), *words)
-    assert "offers unit 'record', 'entry'" in " ".join(refused.output.split())
+    assert "offers unit 'record'" in " ".join(refused.output.split())
     for command in ("simulate", "sums"):
         refused = run("federate", command, str(visits), *words)
         assert "Add '--unit record'" in " ".join(refused.output.split())
