@@ -82,14 +82,15 @@ test-oldest:
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable ".[test]" --constraint tests/oldest.txt
 	$(ONE_THREAD) $(VENV)-oldest/bin/python -m pytest -n auto --dist loadgroup
 
-lint: $(STAMPS)/lint
+lint: $(STAMPS)/lint $(STAMPS)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_docs.py
 
 # After the proof sheets of changed functions were read again; says which have changed.
-repin: | $(BIN)/python
-	$(BIN)/python -m tests.pins
+repin: $(STAMPS)/test
+	$(BIN)/python tools/check_docs.py --repin
 
 format: $(STAMPS)/lint
 	$(BIN)/ruff format .
@@ -101,7 +102,7 @@ docs: $(STAMPS)/docs
 
 # The pages on a phone and on a desk in headless Chromium, and every link inside the site.
 docs-check: docs $(STAMPS)/test $(STAMPS)/browser
-	SFUMATO_SITE=docs/_build/html $(BIN)/python -m pytest -q tests/test_site.py tests/test_links.py
+	SFUMATO_SITE=docs/_build/html $(BIN)/python -m pytest -q tests/test_site.py
 
 # Links to other sites; needs the network, so it is no part of `make test`.
 linkcheck: $(STAMPS)/docs

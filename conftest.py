@@ -42,8 +42,6 @@ QUICK = (
     "tests/test_architecture.py",
     "tests/storage/test_atomic_file.py",
     "tests/test_bounds.py",
-    "tests/test_docs.py",
-    "tests/test_docstrings.py",
     "tests/test_guarantee.py",
     "tests/test_public_api.py",
 )

@@ -73,13 +73,7 @@ class PrintedDPML(PrivateClassifier):
         The number of rows times lambda; None: lambda 0.01.
     huber_width : float, default=0.5
         Half the width of the rounding of the hinge.
-    epsilon, delta : float, default=1.0, 1e-6
-        The printed budget, epsilon finite; delta is for the components only.
-    bounds : Bounds
-        Public bounds of the rows and the label set; required. The printed noise is for rows in the
-        unit ball: bounds that allow longer ones give status "refuted".
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
+    $shared
 
     Attributes
     ----------

@@ -65,12 +65,7 @@ class PrintedDensity(PrivateEstimator):
         One h for all features, one per feature, or a full matrix H; public.
     space : {"gaussian", "sobolev"}, default="gaussian"
         Smooth noise with the kernel of the estimate, or rough noise with an exponential kernel.
-    epsilon, delta : float, default=1.0, 1e-6
-        The printed budget, epsilon at most 1.
-    bounds : Bounds
-        Public bounds of the rows; required.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
+    $shared
 
     Attributes
     ----------
