@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.recording import write
 from sfumato import Bounds, PrivateAdditiveClassifier
 from sfumato.mechanisms.base import taped
-from tests.additive.test_explanation import noiseless_coef, synthetic
+from tests.models.test_additive import noiseless_coef, synthetic
 
 EPSILONS, DELTA, RUNS = (0.3, 1.0, 3.0), 1e-5, 5
 BOX = Bounds(lower=-4.0, upper=4.0, labels=[0, 1])
@@ -77,7 +77,7 @@ def bands() -> list[dict[str, Any]]:
             with taped() as tape:
                 fitted.fit(X, y)
             exact, explanation = noiseless_coef(fitted, X, y, tape), fitted.explain()
-            for i, part in enumerate(fitted._hats().slices):
+            for i, part in enumerate(fitted._pair_rows.hats.slices):
                 curve = explanation[f"x{i}"]
                 off = curve.curve[0] - (exact[part] - exact[part] @ fitted.hat_means_[part])
                 covered.append(bool((np.abs(off) <= curve.band[0] + 1e-9).all()))

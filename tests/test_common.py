@@ -354,7 +354,7 @@ CASES: dict[str, list[PrivateCase]] = {
             PrivateAdditiveRegressor(
                 relation=relation,
                 target_bounds=(0.0, 1.0),
-                knots="private",  # the default releases one count more: tests/additive
+                knots="private",  # the default releases one count more: tests/models
                 interactions=False,
                 bounds=Bounds(lower=-1.0, upper=1.0),
                 **ADDITIVE | {"n_steps": 2},
@@ -363,7 +363,7 @@ CASES: dict[str, list[PrivateCase]] = {
             (np.arange(200) > 20).astype(float),
             rows_at_bound=np.array([[1.0, 1.0], [-1.0, -1.0]]),
         )
-        for relation in ("add_or_remove_one",)  # the other: tests/additive/test_regressor.py
+        for relation in ("add_or_remove_one",)  # the other: tests/models/test_additive.py
     ],
     "PrivateAdditiveClassifier": [
         PrivateCase(

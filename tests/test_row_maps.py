@@ -24,13 +24,17 @@ from sfumato import (
     TableBounds,
     TableEncoder,
 )
-from sfumato.models.additive.calibration import ScoreAndTarget, ScorePlaces
-from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import AdditiveScores, LeadingColumns, Places
-from sfumato.models.additive.hats import HatRows
-from sfumato.models.additive.knots import PlaceCounts
-from sfumato.models.additive.pairs import PairRows, Sides, _column_places
-from sfumato.models.additive.probabilities import EDGES, ScoreBins, score_table
+from sfumato.models.additive_rows import (
+    BIN_EDGES,
+    AdditiveScores,
+    HatRows,
+    PairRows,
+    PublicColumns,
+    ScoreAndTarget,
+    ScoreBins,
+    ScorePlaces,
+    Sides,
+)
 from sfumato.models.covariance import MaternKernel
 from sfumato.models.curves import SmoothedCurves
 from sfumato.models.features import KnotFeatures
@@ -38,6 +42,7 @@ from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords
+from sfumato.sums.counts import CountTables, PlaceCounts
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, revealed, truncate_to_grid
 from sfumato.sums.losses import loss_named
@@ -117,15 +122,14 @@ def pair_rows(rng: np.random.Generator) -> Iterator[PairRows]:
 
 def all_scores(rng: np.random.Generator, n_scores: int) -> Iterator[AdditiveScores]:
     """Random weights, and those that put the scores of a record on the edge of a bin."""
-    nothing = np.empty(0)
     for rows in pair_rows(rng):
         for size in (1.0, HOSTILE, 1e60):
             coef = rng.normal(size=(n_scores, rows.width)) * size
             level = rng.normal(size=n_scores) * size
-            scores = AdditiveScores(rows, coef, level, nothing, nothing, nothing, nothing)
+            scores = AdditiveScores(rows, coef, level)
             yield scores
-            level = EDGES[7] - (scores(np.full((1, 4), 0.4)) - level)[0]
-            yield AdditiveScores(rows, coef, level, nothing, nothing, nothing, nothing)
+            level = BIN_EDGES[7] - (scores(np.full((1, 4), 0.4)) - level)[0]
+            yield AdditiveScores(rows, coef, level)
 
 
 def scores_beside(rng: np.random.Generator) -> Iterator[tuple[AdditiveScores, np.ndarray]]:
@@ -230,8 +234,7 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
     ),
     LinearRows: linear_rows,
     BesideTarget: beside,
-    LeadingColumns: lambda rng: [(LeadingColumns(2), ball_rows(rng))],
-    Places: lambda rng: [(Places(hat_rows().columns), cells(rng))],
+    PublicColumns: lambda rng: [(hat_rows().columns, cells(rng))],
     HatRows: lambda rng: [(hat_rows(), cells(rng))],
     PairRows: lambda rng: ((rows, cells(rng)) for rows in pair_rows(rng)),
     Sides: sides,
@@ -313,9 +316,9 @@ def test_hostile_products_are_exact_before_they_are_cut(rng: np.random.Generator
             assert np.array_equal(exact_projection(rows[:n_rows], basis), alone[:n_rows])
     for pairs in pair_rows(rng):
         raw = pairs.hats.raw(cells(rng))
-        places = [_column_places(pairs.hats, pairs.orders, raw[i : i + 1]) for i in range(ROWS)]
+        places = [pairs.hats.orders_of(raw[i : i + 1], pairs.orders) for i in range(ROWS)]
         for n_rows in range(2, ROWS):
-            together = _column_places(pairs.hats, pairs.orders, raw[:n_rows])
+            together = pairs.hats.orders_of(raw[:n_rows], pairs.orders)
             assert np.array_equal(together, np.vstack(places[:n_rows]))
 
 
@@ -334,7 +337,10 @@ def test_removing_one_of_eight_equal_records_moves_no_other(
     n_scores: int, rng: np.random.Generator
 ) -> None:
     """The attack: scores of equal records on the edge of a bin, counted with one of them less."""
-    table = score_table(max(2, n_scores))
+    n_bins = len(BIN_EDGES) + 1
+    table = CountTables((n_bins, 3), ((0, 1),), 3)
+    if n_scores == 1:
+        table = CountTables((n_bins,), ((0,),), 2)
     for scores in all_scores(rng, n_scores):
         for cell in (0.4, rng.uniform()):
             rows = np.full((8, 4), cell)

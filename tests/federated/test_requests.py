@@ -39,16 +39,18 @@ from sfumato.federated.messages import Reply, Request
 from sfumato.federated.schema import MAPS, PARTS, STATISTICS, packed, read_request
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
-from sfumato.models.additive.calibration import ScoreAndTarget
-from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import AdditiveScores
-from sfumato.models.additive.hats import HatRows
-from sfumato.models.additive.knots import PlaceCounts
-from sfumato.models.additive.pairs import PairRows
+from sfumato.models.additive_rows import (
+    AdditiveScores,
+    HatRows,
+    PairRows,
+    PublicColumns,
+    ScoreAndTarget,
+)
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import SecondMoment
+from sfumato.sums.counts import PlaceCounts
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.singles import SINGLE_BITS
 from sfumato.sums.statistics import Statistic
@@ -320,7 +322,7 @@ def test_every_map_and_statistic_that_travels_is_listed() -> None:
         assert is_dataclass(kind)
     for entry, listed in ((kind, PARTS[kind].fields) for kind in (*MAPS, *STATISTICS)):
         given = {each.name for each in fields(entry) if each.init}
-        unsent = {"factor", "means", "covariance", "counts", "centre", "scale", "joined"}
+        unsent = {"joined"}
         assert set(listed) <= given
         assert given - set(listed) <= unsent
 
@@ -358,8 +360,8 @@ def test_a_coordinator_cannot_send_what_is_no_number(
     """Scores that are NaN became -2**63 in a sum: one record moved it by 1e8, at epsilon 1."""
     hats = HatRows(PublicColumns(("a",), (0.0,), (1.0,), (None,)), np.array([[0.0, 1.0]]))
     rows = PairRows(hats, np.zeros(2), np.empty((0, 2), dtype=np.intp))
-    none, level = np.empty(0), [odd] if listed else np.array([odd])
-    scores = AdditiveScores(rows, np.zeros((1, 2)), level, none, none, none, none)  # type: ignore[arg-type]
+    level = [odd] if listed else np.array([odd])
+    scores = AdditiveScores(rows, np.zeros((1, 2)), level)  # type: ignore[arg-type]
     reads = Rows(2)
     party = party_in(tmp_path, reads, ROWS[:, 0], PLAIN)
     mechanism = GaussianMechanism(2.0, 1.0)

@@ -26,23 +26,18 @@ from sfumato.federated.messages import Request
 from sfumato.federated.schema import SUM, packed, read_request, require_safe
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import LeadingColumns, Places
-from sfumato.models.additive.hats import HatRows
-from sfumato.models.additive.knots import (
-    EDGES,
-    FAN_OUT,
-    PlaceCounts,
-    PlaceTree,
-    _agreeing,
-    cuts_by_counts,
-    knots_at,
-    release_cuts,
-)
-from sfumato.models.additive.pairs import HatSums, PairRows, Sides
+from sfumato.models.additive_rows import HatRows, HatSums, PairRows, PublicColumns, Sides, knots_at
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, SecondMoment
-from sfumato.sums.counts import CountTables
+from sfumato.sums.counts import (
+    EDGES,
+    FAN_OUT,
+    CountTables,
+    PlaceCounts,
+    PlaceTree,
+    agreeing_counts,
+    cuts_by_counts,
+)
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import BesideTarget, IntoUnitBall, LinearRows
@@ -193,7 +188,7 @@ def test_counts_of_groups_add_up_and_attain_their_sensitivity() -> None:
 
 def test_agreeing_counts_are_those_of_least_squares() -> None:
     nodes = np.random.RandomState(0).normal(size=(2, PlaceTree((0, 1)).shape[1]))
-    cells = _agreeing(nodes)
+    cells = agreeing_counts(nodes)
     groups = cells.reshape(2, -1, FAN_OUT).sum(axis=2)
     top = groups.reshape(2, -1, FAN_OUT).sum(axis=2)
     left = nodes - np.hstack([top, groups, cells])
@@ -233,7 +228,7 @@ def test_cuts_are_told_by_the_noise_that_was_paid_for(noise: None) -> None:
     records = ArrayRecords(rows, relation="replace_one")
     tree = PlaceTree((0,))
     mechanism = GaussianMechanism.from_mu(sensitivity=records.sensitivity(tree), mu=0.5)
-    cuts = release_cuts(records, (0,), mechanism, 2, prepay(None, mechanism.event()))
+    cuts = cuts_by_counts(records.release(tree, mechanism, prepay(None, mechanism.event())), 2)
     assert np.abs(EDGES[cuts[0].astype(int) - 1] - [0.25, 0.5, 0.75]).max() < 0.05
 
 
@@ -282,25 +277,20 @@ def test_a_party_refuses_other_classes_than_its_records_have() -> None:
 def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
     second = SecondMoment(6)
     assert refusal((HATS,), second) == ""
-    assert refusal((BesideTarget(HATS, True), LeadingColumns(6)), second) == ""
     flat = HatRows(COLUMNS, np.array([[0.0, 0.0, 1.0], [0.0, 0.2, 1.0]]))
     empty = HatRows(PublicColumns(("a", "b"), (0.0, 1.0), (1.0, 1.0), (None, None)), HATS.knots)
     pairs = np.array([[0, 1]])
     for maps, statistic, why in (
         ((flat,), second, "knots must ascend"),
         ((empty,), second, "ranges are not valid"),
-        (
-            (BesideTarget(HATS, True), LeadingColumns(7)),
-            SecondMoment(7),
-            "mapped into the unit ball",
-        ),
+        ((BesideTarget(HATS, True),), SecondMoment(7), "mapped into the unit ball"),
         ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "'orders'"),
         ((PairRows(HATS, np.full(6, 0.1), pairs),), second, "orders or pairs"),
         ((HATS, Sides(HATS, np.full(6, 0.1), (0, 1))), CountTables((2, 2), ((0, 1),), 2), "orders"),
         ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
         ((TableCells((CELLS,), ((0.0, 0.6, 0.3, 1.0),)),), CountTables((3,), ((0,),), 2), "ascend"),
         ((BesideTarget(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
-        ((Places(COLUMNS),), HatSums(2, 2), "mapped into the unit ball"),
+        ((COLUMNS,), HatSums(2, 2), "mapped into the unit ball"),
         ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
         ((BesideTarget(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.models.additive.knots import PlaceCounts
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
@@ -29,6 +28,7 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
+from sfumato.sums.counts import PlaceCounts
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.identities import partition_of, person_codes, person_digests

@@ -18,12 +18,15 @@ import sfumato
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.models.additive.calibration import ScoreAndTarget
-from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import AdditiveScores
-from sfumato.models.additive.hats import HatRows
-from sfumato.models.additive.knots import PlaceCounts, PlaceTree
-from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans
+from sfumato.models.additive_rows import (
+    AdditiveScores,
+    HatRows,
+    HatSums,
+    PairRows,
+    PublicColumns,
+    ScoreAndTarget,
+    SideMeans,
+)
 from sfumato.models.curves import CurveSum
 from sfumato.models.search import ScoreSum
 from sfumato.privacy.guarantee import Relation
@@ -38,6 +41,7 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
+from sfumato.sums.counts import PlaceCounts, PlaceTree
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import BLOCK_ROWS, SecretSum
 from sfumato.sums.losses import loss_named
@@ -324,10 +328,7 @@ def test_hostile_scores_move_a_released_sum_no_further(name: str, number: float)
     )
     numbers = {"coef": np.ones((1, 4)), "intercept": np.zeros(1)}
     numbers[name].flat[0] = number
-    nothing = np.empty(0)
-    scores = AdditiveScores(
-        rows, **numbers, factor=nothing, means=nothing, covariance=nothing, counts=nothing
-    )
+    scores = AdditiveScores(rows, **numbers)
     cells = np.random.default_rng(1).uniform(size=(8, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

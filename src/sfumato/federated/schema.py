@@ -26,18 +26,23 @@ from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.federated.messages import Request
 from sfumato.federated.secure.agreement import Agreement, digest
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.models.additive.calibration import ScoreAndTarget, ScorePlaces
-from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import AdditiveScores, LeadingColumns, Places
-from sfumato.models.additive.hats import HatRows
-from sfumato.models.additive.knots import PlaceTree
-from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans, Sides
-from sfumato.models.additive.probabilities import ScoreBins
+from sfumato.models.additive_rows import (
+    AdditiveScores,
+    HatRows,
+    HatSums,
+    PairRows,
+    PublicColumns,
+    ScoreAndTarget,
+    ScoreBins,
+    ScorePlaces,
+    SideMeans,
+    Sides,
+)
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.privacy.events import GaussianEvent, RepeatedEvent
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.counts import CountTables
+from sfumato.sums.counts import CountTables, PlaceTree
 from sfumato.sums.gradients import MAX_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
 from sfumato.sums.grid import MAX_ROWS, ROW_BITS, truncate_to_grid
 from sfumato.sums.losses import HuberLoss, SoftmaxLoss
@@ -240,7 +245,7 @@ def _entry(check: Any = lambda _: "", build: Any = None, /, **fields: Kind) -> _
 
 
 def _has_ranges(columns: PublicColumns) -> str:
-    n = len(columns)
+    n = columns.width
     same = len(columns.lower) == len(columns.upper) == len(columns.categories) == n > 0
     fits = same and len(columns.units) in (0, n) and all(each != () for each in columns.categories)
     is_range = fits and all(columns.lower[i] < columns.upper[i] for i in columns.numeric)
@@ -271,7 +276,7 @@ def _has_orders(rows: PairRows | Sides) -> str:
     fits = rows.orders.shape == (rows.hats.width,)
     fits = fits and np.array_equal(truncate_to_grid(rows.orders, ROW_BITS), rows.orders)
     fits = fits and (listed.ndim == 1 or listed.shape[1] == 2)
-    inside = fits and ((listed >= 0) & (listed < len(rows.hats.columns))).all()
+    inside = fits and ((listed >= 0) & (listed < rows.hats.columns.width)).all()
     return "" if inside else "its orders or pairs do not fit its columns."
 
 
@@ -344,12 +349,6 @@ def _corner(value: Any, brought: _Brought) -> Any:
     return (_REALS if type(value) is list else _REAL)(value, brought)
 
 
-def _scores(**given: Any) -> AdditiveScores:
-    """Build scores of what a party needs of them: the weights alone."""
-    none = np.empty(0)
-    return AdditiveScores(**given, factor=none, means=none, covariance=none, counts=none)
-
-
 _GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, MAX_WEIGHTS)}
 
 PARTS: dict[type, _Entry] = {
@@ -380,7 +379,6 @@ PARTS: dict[type, _Entry] = {
     IntoUnitBall: _entry(bounds=_part(Bounds), width=_SIZE),
     IntoUnitCube: _entry(bounds=_part(Bounds), n_features=_SIZE),
     WithTarget: _entry(into_ball=_part(IntoUnitBall)),
-    Places: _entry(columns=_part(PublicColumns)),
     Cells: _entry(_has_box, lower=_REALS, upper=_REALS, shape=_SIZES, may_be_missing=_FLAG),
     ColumnCells: _entry(
         lambda each: "" if each.lower < each.upper else "its range is empty.",
@@ -408,7 +406,6 @@ PARTS: dict[type, _Entry] = {
         constant=_number(0.0, 2.0**10),
         radius=_maybe(_number(ROUNDING, MAX_MAGNITUDE)),
     ),
-    LeadingColumns: _entry(width=_SIZE),
     HatRows: _entry(_has_knots, columns=_part(PublicColumns), knots=_array(2, 1.0)),
     PairRows: _entry(
         _has_orders,
@@ -421,7 +418,6 @@ PARTS: dict[type, _Entry] = {
     ),
     AdditiveScores: _entry(
         _has_weights,
-        _scores,
         rows=_part(PairRows),
         coef=_array(2, MAX_SCORE_WEIGHT),
         intercept=_array(1, MAX_SCORE_WEIGHT),
@@ -437,7 +433,7 @@ PARTS: dict[type, _Entry] = {
         high=_number(0.0, 1.0),
     ),
     BesideTarget: _entry(
-        row_map=_part(HatRows, PairRows, Places, IntoUnitBall, LinearRows),
+        row_map=_part(HatRows, PairRows, PublicColumns, IntoUnitBall, LinearRows),
         has_target=_FLAG,
         centre=_REAL,
         scale=_number(ROUNDING, MAX_MAGNITUDE),
@@ -528,8 +524,6 @@ def public_estimator(name: str, **parameters: Any) -> Any:
 # Estimators of the old base, as which parties read their tables, each record alone.
 READERS: dict[str, tuple[str, ...]] = {
     "Fabricator": ("_labelled_places", "_rows_and_codes"),
-    "PrivateAdditiveClassifier": ("_labelled_cells",),
-    "PrivateAdditiveRegressor": ("_cells_with_target",),
     "PrivateAffineHullClassifier": ("_rows_and_codes",),
     "PrivateLinearClassifier": ("_labelled_rows",),
     "PrivateLinearRegressor": ("_rows_with_target",),
@@ -721,9 +715,6 @@ def _n_in_ball(maps: Sequence[Any]) -> int:
         beside = isinstance(each, BesideTarget) and each.has_target
         if isinstance(inner, _INSIDE_BALL) and (not n_first or has_target != beside):
             raise FederationError("Rows must be moved into the unit ball by their bounds first.")
-        if isinstance(inner, LeadingColumns):
-            n_first = inner.width if inner.width <= n_first else 0
-        else:
-            n_first = inner.width if isinstance(inner, (*_INTO_BALL, *_INSIDE_BALL)) else 0
+        n_first = inner.width if isinstance(inner, (*_INTO_BALL, *_INSIDE_BALL)) else 0
         has_target = beside
     return n_first

@@ -12,7 +12,7 @@ import functools
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -585,6 +585,16 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._reader.rows(self._checked_rows(X, reset=False))
 
+    def _all_scores(self, X: Any) -> Array:
+        """Return `_scores` of records, some rows at a time."""
+        rows = self._rows(X)
+        most = (
+            SCORED_ROWS if isinstance(rows, np.ndarray) else 4 * SCORED_ROWS
+        )  # few large products
+        n_rows = int(rows.shape[0])
+        parts = [slice(i, min(i + most, n_rows)) for i in range(0, max(1, n_rows), most)]
+        return np.concatenate([self._scores(rows[part, :]) for part in parts])
+
     # What a fitted estimator tells --------------------------------------------------------------
 
     def audit(self, *args: Any, **options: Any) -> AuditReport:
@@ -632,15 +642,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     @abstractmethod
     def _scores(self, rows: Any) -> Array:
         """Return the scores of rows as `_rows` reads them."""
-
-    def _all_scores(self, X: Any) -> Array:
-        rows = self._rows(X)
-        most = (
-            SCORED_ROWS if isinstance(rows, np.ndarray) else 4 * SCORED_ROWS
-        )  # few large products
-        n_rows = int(rows.shape[0])
-        parts = [slice(i, min(i + most, n_rows)) for i in range(0, max(1, n_rows), most)]
-        return np.concatenate([self._scores(rows[part, :]) for part in parts])
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores: of the second class for two classes, else one per class.
@@ -711,6 +712,31 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             scores = np.column_stack([np.zeros(len(scores)), scores])
         return np.asarray(log_softmax(scores, axis=1))
 
+    def predict_by_costs(self, X: Any, costs: Mapping[Any, float]) -> NDArray[Any]:
+        """Return the label of least expected cost.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+        costs : mapping of label to float
+            Public cost of missing each label; 1 where it is not named. With two labels, the second
+            is predicted where its probability is above ``cost of the first / sum of both``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        known = self.classes_.tolist()
+        given = np.array([float(costs.get(label, 1.0)) for label in known])
+        is_fine = set(costs) <= set(known) and np.isfinite(given).all() and (given >= 0).all()
+        if not (is_fine and given.max() > 0):
+            raise InvalidInputError(
+                "'costs' must give a finite cost, not negative, for labels of the model."
+            )
+        return np.asarray(self.classes_[(self.predict_proba(X) * given).argmax(axis=1)])
+
     def _check_stored(self, sizes: dict[str, int]) -> None:
         scores = sizes.get("s", sizes["c"])
         if sizes["c"] < 2 or ("s" in sizes and scores != (1 if sizes["c"] == 2 else sizes["c"])):
@@ -757,6 +783,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         half = float(norm.ppf((1 + coverage) / 2)) * self.residual_std_
         ends = self.predict(X)[:, None] + np.array([[-half, half]])
         return np.asarray(np.clip(ends, *target_range(self)))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002
+        target_range(self)
 
 
 def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:

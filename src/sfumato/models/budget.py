@@ -24,6 +24,7 @@ from sfumato.privacy.calibrate import gaussian_mu_beside
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
+from sfumato.sums.counts import PlaceCounts, PlaceTree, cuts_by_counts
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Statistic
 
@@ -54,6 +55,7 @@ class Release:
     """A declared release of `statistic`, drawn `count` times, each of `steps` steps of its law.
 
     share: Of mu², or of epsilon where no release is Gaussian; None takes what the others leave.
+    levels: How often columns are halved by noisy counts of places.
     """
 
     law: Law
@@ -62,6 +64,7 @@ class Release:
     count: int = 1
     steps: int = 1
     mechanism: Any = None
+    levels: int = 0
 
     @property
     def event(self) -> Any:
@@ -108,9 +111,15 @@ class Budget:
         """Declare the choice of a candidate of high score, by the exponential mechanism."""
         return self._declare(Release(CHOICE, scores, share))
 
-    def quantiles(self, counts: Statistic, n_levels: int, share: float | None = None) -> Release:
-        """Declare cuts of each column of `counts` into ``2**n_levels`` parts of equal counts."""
-        n = counts.shape[0]
+    def quantiles(self, counts: PlaceCounts, n_levels: int, share: float | None = None) -> Release:
+        """Declare cuts of each column of `counts` into ``2**n_levels`` parts of equal counts.
+
+        Where nobody has exact counts, as among parties, noisy ones are released and cut.
+        """
+        if not self.records.has_exact_sums:  # [N5]
+            tree = Law(GAUSSIAN.mechanism)
+            return self._declare(Release(tree, PlaceTree(counts.columns), share, levels=n_levels))
+        n = counts.shape[0]  # [N4] one pass of exact counts, then all cuts
         law = Law(lambda s, e: QuantileMechanism(s, e, n, n_levels), "part", per_mu=2.0)
         return self._declare(Release(law, counts, share, steps=n * n_levels))
 
@@ -188,7 +197,8 @@ class Budget:
             raise InvalidInputError("Nothing was charged: charge first, then draw.")
         source = self.records if records is None else records
         method = source.release_there if on_device else source.release
-        return method(statistic or release.statistic, release.mechanism, self.receipt)
+        drawn = method(statistic or release.statistic, release.mechanism, self.receipt)
+        return cuts_by_counts(drawn, release.levels) if release.levels else drawn
 
     def prefetch_noise(self) -> AbstractContextManager[None]:
         """Draw the noise of what was charged in other threads, while this one adds up."""
@@ -227,6 +237,6 @@ def _shares(releases: list[Release]) -> list[tuple[Release, float]]:
     """Return releases with their shares; those that name none divide the rest evenly."""
     rest = 1.0 - sum(r.share for r in releases if r.share is not None)
     n_open = sum(r.share is None for r in releases)
-    if rest < 0 or (n_open and not rest):
+    if rest < -1e-12 or (n_open and rest <= 0):  # shares that add up to 1 may round
         raise InvalidInputError("The shares of the releases add up to more than the budget.")
     return [(r, rest / n_open if r.share is None else r.share) for r in releases]

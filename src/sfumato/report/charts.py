@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.models.additive.explanation import ColumnCurve
+from sfumato.models.additive import ColumnCurve
 from sfumato.report.pages import render
 from sfumato.report.parts import Roc
 from sfumato.report.words import aligned, number

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.additive.explanation import Explanation
+from sfumato.models.additive import Explanation
 from sfumato.privacy.guarantee import Guarantee, Status
 from sfumato.report import charts, words
 from sfumato.report.charts import Point

@@ -1,4 +1,4 @@
-"""Tables of counts by class and combination of cells."""
+"""Counts: of combinations of cells by class, and of the places of numbers in their ranges."""
 
 from __future__ import annotations
 
@@ -106,3 +106,123 @@ class CountTables(Statistic):
     def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
         """Whole numbers below 2⁵³ are doubles."""
         return 0.0
+
+
+# Places -----------------------------------------------------------------------------------------
+# A number has a place in its public range, from 0 to 1. Places are counted in the cells of a public
+# grid, and cuts are chosen between cells: equal values share a cell, so that ties need no rule.
+
+UNIFORM = 2**12  # cells of equal width
+OCTAVES, PER_OCTAVE = 24, 8  # finer ones towards both ends, where long tails have their numbers
+_FINE = 2.0 ** -(np.arange(1, OCTAVES * PER_OCTAVE + 1) / PER_OCTAVE)
+EDGES = np.unique(np.concatenate([np.arange(1, UNIFORM) / UNIFORM, _FINE, 1 - _FINE]))
+FAN_OUT, LEVELS = 17, 3  # 17³ nodes for the cells of the grid
+
+
+@dataclass(frozen=True)
+class PlaceCounts(Statistic):
+    """For some columns, how many records have their place in each cell of the public grid.
+
+    A record adds 1 to one cell of each column, or nothing where its place is missing. So adding or
+    removing one moves the counts of a column by 1 in sum, replacing one by 2. Counts are whole
+    numbers: no rounding as they become doubles.
+
+    columns: Which columns of a row of places.
+    """
+
+    columns: tuple[int, ...]
+    in_ball = 0  # a place is counted, or missing
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count per column and cell."""
+        return (len(self.columns), len(EDGES) + 1)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        """Count places."""
+        counts = np.zeros(self.shape)
+        for i, column in enumerate(self.columns):
+            places = rows[:, column]
+            cells = np.searchsorted(EDGES, places[~np.isnan(places)], side="right")
+            counts[i] = np.bincount(cells, minlength=self.shape[1])
+        return counts
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(2k) (replace) or √k (add or remove) for k columns."""
+        return math.sqrt(len(self.columns) * (2.0 if relation is Relation.REPLACE_ONE else 1.0))
+
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
+        """Return the distance of neighbours; one part is one column, which moves by 2 or 1."""
+        if norm == "part":
+            return 2.0 if Relation(relation) is Relation.REPLACE_ONE else 1.0
+        return super().sensitivity(relation, max_rows, norm)
+
+    def touched(self, n_rows: int, *, part: bool = False) -> int:
+        """One cell of each column per record; one part is one column."""
+        return n_rows * (1 if part else len(self.columns))
+
+    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
+        """None: doubles hold whole numbers up to 2**53 exactly."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class PlaceTree(Statistic):
+    """For some columns, the counts of `PlaceCounts` and those of groups, and groups of groups.
+
+    Sums of many cells with noise each have far more noise than few groups with noise each. A
+    record adds 1 to one cell of each level of each column, or nothing where its place is missing:
+    √(3k) for k columns (add or remove), √(6k) where one is replaced. Counts are whole numbers.
+
+    columns: Which columns of a row of places.
+    """
+
+    columns: tuple[int, ...]
+    in_ball = 0  # a place is counted, or missing
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count per column and node: groups of groups, then groups, then cells."""
+        return (len(self.columns), FAN_OUT + FAN_OUT**2 + FAN_OUT**3)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:
+        """Count places, and add up groups."""
+        counts = PlaceCounts(self.columns).add_up(rows, codes)
+        cells = np.zeros((len(counts), FAN_OUT**3))
+        cells[:, : counts.shape[1]] = counts
+        groups = cells.reshape(len(cells), -1, FAN_OUT).sum(axis=2)
+        return np.hstack([groups.reshape(len(cells), -1, FAN_OUT).sum(axis=2), groups, cells])
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(6k) (replace) or √(3k) (add or remove) for k columns."""
+        return math.sqrt(LEVELS) * PlaceCounts(self.columns).term_sensitivity(relation)
+
+    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
+        """None: doubles hold whole numbers up to 2**53 exactly."""
+        return 0.0
+
+
+def cuts_by_counts(nodes: NDArray[np.float64], n_levels: int) -> NDArray[np.float64]:
+    """Cut columns into parts of about equal counts by released counts of a `PlaceTree`."""
+    n_cells = len(EDGES) + 1
+    below = np.cumsum(agreeing_counts(nodes)[:, :n_cells], axis=1)
+    below = np.maximum(np.maximum.accumulate(below, axis=1), 0.0)
+    shares = np.arange(1, 2**n_levels) / 2**n_levels
+    cuts = np.full((len(nodes), len(shares)), np.nan)
+    for column, (found, counts) in enumerate(zip(cuts, below, strict=True)):
+        places = 1.0 + np.searchsorted(counts, shares * counts[-1])
+        is_new = np.diff(places, prepend=0.0) > 0
+        cuts[column] = np.where(is_new & (places < n_cells), places, found)
+    return cuts
+
+
+def agreeing_counts(nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return counts of cells that fit those of their groups best, by least squares (Hay 2010)."""
+    n_columns, fan = len(nodes), FAN_OUT
+    top, groups, cells = np.split(nodes, [fan, fan + fan**2], axis=1)
+    inner = cells.reshape(n_columns, -1, fan).sum(axis=2)
+    groups = (fan**2 - fan) / (fan**2 - 1) * groups + (fan - 1) / (fan**2 - 1) * inner
+    outer = groups.reshape(n_columns, -1, fan).sum(axis=2)
+    top = (fan**3 - fan**2) / (fan**3 - 1) * top + (fan**2 - 1) / (fan**3 - 1) * outer
+    groups = groups + np.repeat((top - outer) / fan, fan, axis=1)
+    return np.asarray(cells + np.repeat((groups - inner) / fan, fan, axis=1))

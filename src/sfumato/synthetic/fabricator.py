@@ -21,9 +21,9 @@ from sfumato.core.constraints import (
     seed,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.models.additive.knots import EDGES
 from sfumato.models.gaussians import CentredGaussians
 from sfumato.privacy.guarantee import Unit
+from sfumato.sums.counts import EDGES
 from sfumato.sums.elsewhere import is_row_dataset
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records

@@ -29,8 +29,8 @@ from sfumato.mechanisms.exponential import (
     SpanningTreeMechanism,
 )
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.models.additive.knots import release_cuts
 from sfumato.sums import CountTables, Records
+from sfumato.sums.counts import PlaceCounts, PlaceTree, cuts_by_counts
 from sfumato.synthetic.table_cells import TableCells
 from sfumato.synthetic.tree_masses import LabelTree, ReleasedTree
 from sfumato.synthetic.tree_plan import TreePlan, coarse_sizes, counted_sizes
@@ -71,7 +71,11 @@ def release_tree(records: Records, plan: TreePlan, receipt: Receipt) -> Released
     cuts = np.empty((0, 1))
     if plan.cuts is not None:
         numeric = tuple(i for i, column in enumerate(plan.columns) if column.is_cut)
-        cuts = release_cuts(records, numeric, plan.cuts, plan.levels, receipt)  # [W1] edges
+        if records.has_exact_sums:
+            cuts = records.release(PlaceCounts(numeric), plan.cuts, receipt)  # [W1] edges
+        else:  # noisy counts, which are cut by whoever sees them
+            counts = records.release(PlaceTree(numeric), plan.cuts, receipt)
+            cuts = cuts_by_counts(counts, plan.levels)
         cuts = np.nan_to_num(cuts)  # 0 where a part was not cut
     fine = TableCells.of(plan.columns, cuts)
     singles = CountTables(fine.sizes, tuple((i,) for i in range(n_columns)), n_classes)

@@ -31,7 +31,7 @@ SECOND_ROUNDS = 30  # of three tables at a time
 class ReleasedTree:
     """What was released of a table: edges of cells, counts of columns, pairs and their counts.
 
-    cuts (n_cut, n_cuts): Released cuts, see `sfumato.models.additive.knots`.
+    cuts (n_cut, n_cuts): Released cuts, see `sfumato.sums.counts`.
     margins, pairs: Noisy counts of all columns, and of all pairs of the tree, one table after the
         other.
     tree (n_columns - 1, 2): The pairs.

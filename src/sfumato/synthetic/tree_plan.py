@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sfumato.mechanisms.base import Mechanism, Repeated
 from sfumato.mechanisms.exponential import ExponentialMechanism, QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.models.additive.knots import PlaceCounts, PlaceTree
 from sfumato.privacy.calibrate import gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums import CountTables, Records, Statistic
+from sfumato.sums.counts import PlaceCounts, PlaceTree
 from sfumato.synthetic.table_cells import MAX_FINE_VALUES, MAX_VALUES, ColumnCells
 
 Array = NDArray[np.float64]

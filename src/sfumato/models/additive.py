@@ -1,0 +1,980 @@
+"""Additive models of tables: one private curve per column, and what the curves explain.
+
+A fit releases knots, a second moment of the rows of `sfumato.models.additive_rows`, and gradients
+along which weights of whitened rows descend. The result is written as weights of the rows
+themselves, so that predictions are exactly additive. A last small release compares scores with
+labels or targets.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass
+from datetime import date
+from itertools import combinations
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_expit
+from scipy.stats import norm
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.core.constraints import Form, numbers, one_of, or_none, real, refuse, whole
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.additive_rows import (
+    BIN_MIDDLES,
+    FARTHEST_SCORE,
+    AdditiveScores,
+    HatRows,
+    HatSums,
+    PairRows,
+    PublicColumns,
+    ScoreAndTarget,
+    ScoreBins,
+    ScorePlaces,
+    SideMeans,
+    Sides,
+    clear_means,
+    clear_odds,
+    column_orders,
+    knots_at,
+    public_knots,
+)
+from sfumato.models.base import (
+    Array,
+    PrivateClassifier,
+    PrivateEstimator,
+    PrivateRegressor,
+    target_range,
+)
+from sfumato.models.budget import Budget, Release
+from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, descend, step_size, whitened_rows
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
+from sfumato.sums.counts import CountTables, PlaceCounts
+from sfumato.sums.gradients import GradientSum, ResidualSum
+from sfumato.sums.losses import SoftmaxLoss
+from sfumato.sums.maps import BesideTarget
+from sfumato.sums.persons import PerPersonClip, PersonUnit
+from sfumato.sums.records import Records
+from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.schema import TableBounds
+
+KNOT_SHARE = 0.05  # of mu²
+ORDER_SHARE, CROSSED_SHARE, COUNT_SHARE = 0.02, 0.1, 1e-3  # of its Gaussian part
+PRIVATE_LEVELS, PUBLIC_LEVELS = 3, 2  # nine knots at quantiles, five at public places
+SCORE_LEVELS = 3  # octiles of the scores
+# A cut is off by some records divided by its epsilon: private knots need this many, times the
+# sensitivity, or public ones are as good. Chosen on made-up tables and on small tables of
+# scikit-learn (wine, digits), none of which is reported.
+MIN_RECORDS = 16
+PER_COLUMN = 200  # records, divided by mu, from which on pairs are looked at
+MAX_PAIRED, MAX_PAIRS = 16, 8  # columns whose pairs are looked at, and pairs that are kept
+CLEAR = 3.5  # deviations beyond which a pair is kept: noise alone rarely gets there
+MIN_SPREAD = 2.0**-12  # of the public range of the target
+DEFAULT_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
+DEFAULT_PRODUCT = 1 / 9  # square of a product of two even places
+MAX_LISTED = 10  # pairs in a printed explanation; all of them are in `pairs`
+
+# Probabilities: the factor is drawn towards a default by this many records where counts are noise,
+# and a bin must have this many deviations of its noise, or it is empty.
+DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
+
+# The line of a regressor: slopes over what a robust fit of a target without skew would have; times
+# the variance of the noise, taken from squares of slopes; half distances of the outer octiles
+# within which scores are not clipped.
+STEEPEST, CAUTION, REACH, MIN_HALF, MIN_RESIDUAL = 2.0, 2.0, 3.0, 2.0**-8, 1e-6
+# Targets farther from the released median than this are clipped where the noise of their mean,
+# which grows with the range, would be more than a share of their spread.
+MIN_SPREADS, LEVEL_NOISE = 8.0, 0.05
+# Shares of a regressor where records are many, and where they are few and the last look decides:
+# of mu², the middle and spread of the target where knots are public, and the spread of the scores;
+# of its Gaussian part, the moment and the last look. Chosen on held-out rows of the diamonds.
+TARGET_SHARES, SCORE_SHARES = (0.01, 0.03), (0.01, 0.05)
+MOMENT_SHARES, LOOK_SHARES = (0.3, 0.15), (0.05, 0.6)
+MANY, FEW = 4000.0, 800.0  # records, or persons with one vote each, times mu
+
+
+# Explanations -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ColumnCurve:
+    """The curve of one column.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    values : tuple
+        Knots in the units of the column (of dates, days), or its categories.
+    curve : ndarray of shape (n_scores, n_values)
+        What the column adds to each score there; 0 on average over the records. Linear between
+        knots.
+    band : ndarray of shape (n_scores, n_values)
+        Half width of the band that covers the fit without noise, at all values together.
+    missing, missing_band : ndarray of shape (n_scores,)
+        What a missing cell adds, and its band.
+    importance : float
+        Root mean square of the curve over the records.
+    is_number : bool
+        Whether values are knots.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    curve: Array
+    band: Array
+    missing: Array
+    missing_band: Array
+    importance: float
+    is_number: bool
+
+
+@dataclass(frozen=True)
+class PairTerm:
+    """What two columns add together, beyond their curves: ``weight * s_a * s_b``, less its mean.
+
+    Each column has a number s from -1 to 1: the place of a number among its knots, the order of a
+    category. So a positive weight raises the score where both are high or both are low.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The two columns.
+    weight : ndarray of shape (n_scores,)
+        What is added where both are at the same end, and taken where they are at opposite ends.
+    band : ndarray of shape (n_scores,)
+        Half width of the band that covers the weight without noise, for all pairs together.
+    mean : float
+        Released mean of the product, over the records.
+    importance : float
+        Root mean square of what the pair adds, over the records.
+    """
+
+    names: tuple[str, str]
+    weight: Array
+    band: Array
+    mean: float
+    importance: float
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether some weight lies beyond its band: more than noise alone would make of it."""
+        return bool(np.any(np.abs(self.weight) > self.band))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The curves of all columns, the most important first, and what pairs of columns add.
+
+    Parameters
+    ----------
+    curves : tuple of ColumnCurve
+        One per column.
+    scores : tuple of str
+        What each score is: a class, or the target.
+    coverage : float
+        Chance with which the band of a column covers its noiseless curve, at least.
+    pairs : tuple of PairTerm
+        What pairs of columns add, the most important first; empty for a purely additive model.
+    """
+
+    curves: tuple[ColumnCurve, ...]
+    scores: tuple[str, ...]
+    coverage: float
+    pairs: tuple[PairTerm, ...] = ()
+
+    note = (
+        "The bands show the effect of the noise on the gradients: they cover the curves that the "
+        "same training from the same knots would find without it. They do not include sampling "
+        "error, that is, how much other records of the same kind would change the curves."
+    )
+
+    def __getitem__(self, name: str) -> ColumnCurve:
+        return {each.name: each for each in self.curves}[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            Curves, scores, coverage and what bands mean.
+        """
+        pairs = [{**asdict(each), "is_seen": each.is_seen} for each in self.pairs]
+        listed = {"curves": [asdict(each) for each in self.curves], "pairs": pairs}
+        for record in (each for part in listed.values() for each in part):
+            for name, value in record.items():
+                if isinstance(value, np.ndarray):
+                    record[name] = value.tolist()
+                elif isinstance(value, tuple):
+                    record[name] = [v.isoformat() if isinstance(v, date) else v for v in value]
+        rest = {"scores": list(self.scores), "coverage": self.coverage, "note": self.note}
+        return {**listed, **rest}
+
+    def summary(self) -> list[tuple[str, float, float, float, float]]:
+        """Return one line per column and per pair beyond noise, the most important first.
+
+        Returns
+        -------
+        list of tuple
+            Name, importance, least and most that it adds to any score, widest half band.
+        """
+        lines = []
+        for each in self.curves:
+            low, high = float(each.curve.min()), float(each.curve.max())
+            lines.append((each.name, each.importance, low, high, float(each.band.max())))
+        for pair in self.pairs[:MAX_LISTED]:
+            if pair.is_seen:
+                ends = np.outer(pair.weight, (1 - pair.mean, -1 - pair.mean))
+                low, high = float(ends.min()), float(ends.max())
+                name = " × ".join(pair.names)
+                lines.append((name, pair.importance, low, high, float(pair.band.max())))
+        return sorted(lines, key=lambda line: -line[1])
+
+    def __str__(self) -> str:
+        lines = self.summary()
+        width = max(len(line[0]) for line in lines)
+        text = f"{'column':{width}}  importance   from   to   band (half width)\n"
+        for name, importance, low, high, band in lines:
+            text += f"{name:{width}}  {importance:10.3g}  {low:.3g}  {high:.3g}  {band:.3g}\n"
+        return text + self.note
+
+
+def plot_explanation(
+    explanation: Explanation, *, n_columns: int = 6, score: int = -1, figure: Any = None
+) -> Any:
+    """Draw the curves of the most important columns with their bands.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        What `explain` returned.
+    n_columns : int, default=6
+        How many columns to draw.
+    score : int, default=-1
+        Which score.
+    figure : matplotlib Figure, optional
+        Where to draw; by default a new one.
+
+    Returns
+    -------
+    matplotlib Figure
+        The picture.
+    """
+    from matplotlib.figure import Figure  # an extra: imported when a picture is asked for
+
+    shown = explanation.curves[:n_columns]
+    across = min(3, len(shown))
+    down = -(-len(shown) // across)
+    figure = figure or Figure(figsize=(3.4 * across, 2.6 * down), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
+    for axis, each in zip(axes, shown, strict=False):
+        curve, band = each.curve[score], each.band[score]
+        if each.is_number:
+            places = np.array(each.values)
+            axis.fill_between(places, curve - band, curve + band, alpha=0.25, linewidth=0)
+            axis.plot(places, curve, marker=".")
+            if places.dtype.kind == "O":  # dates are long
+                axis.tick_params(axis="x", labelsize=7, rotation=30)
+        else:
+            places = np.arange(len(curve))
+            axis.errorbar(places, curve, yerr=band, fmt="o", capsize=2)
+            axis.set_xticks(places, [str(value) for value in each.values], rotation=60, ha="right")
+            axis.tick_params(axis="x", labelsize=7)
+        axis.axhline(0, linewidth=0.6, color="grey")
+        axis.set_title(each.name, fontsize=9)
+    for axis in axes[len(shown) :]:
+        axis.set_visible(False)
+    figure.supylabel(f"adds to {explanation.scores[score]}")
+    return figure
+
+
+# Models -----------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class AdditiveModel(PrivateEstimator):
+    """Base of additive models: ``score(x) = intercept + sum_j f_j(x_j)``."""
+
+    _: KW_ONLY
+    n_knots: int | None = None
+    knots: str | None = None
+    interactions: bool | None = None
+    n_steps: int = 240
+    max_gradient_norm: float = 0.1
+    expected_rows: int | None = None
+
+    reads_cells: ClassVar[bool] = True  # hats have knots in the units of their column
+    groups_rows: ClassVar[bool] = True
+    score_noise: ClassVar[float]  # by which noise alone moves the score of a unit row
+    parameters: ClassVar[Form] = {
+        "n_knots": one_of(None, 3, 5, 9, 17, 33, 65),
+        "knots": one_of(None, "private", "public"),
+        "interactions": one_of(None, True, False),
+        "n_steps": whole(least=1),
+        "max_gradient_norm": real(above=0.0, below=2.0),
+        "expected_rows": or_none(whole(least=1)),
+    }
+    learned: ClassVar[Form] = {
+        "knots_": numbers("q", "k", least=0.0, most=1.0),
+        "coef_": numbers("s", "w"),
+        "intercept_": numbers("s"),
+        "noise_factor_": numbers("w", "a"),
+        "hat_means_": numbers("w"),
+        "hat_covariance_": numbers("w", "w"),
+        "orders_": numbers("w", least=-1.0, most=1.0),
+        "pairs_": numbers("p", 2, least=0.0),
+        "pair_coef_": numbers("s", "p"),
+        "pair_noise_": numbers("p", "a"),
+        "pair_means_": numbers("p"),
+        "pair_deviations_": numbers("p", least=0.0),
+        "counts_": numbers("c"),
+    }
+
+    @property
+    def array_bounds(self) -> Bounds:
+        """Public bounds of the arrays that `fit` takes: those given, or of a table's cells."""
+        if not isinstance(self.bounds, TableBounds):
+            return super().array_bounds
+        columns = PublicColumns.of(self.bounds, ())
+        return Bounds(lower=columns.lower, upper=columns.upper, labels=self.row_bounds.labels)
+
+    @property
+    def _columns(self) -> PublicColumns:
+        """Names, ranges and categories of the columns; known once features were checked."""
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        return PublicColumns.of(self.bounds, tuple(map(str, names)))  # type: ignore[arg-type]
+
+    @property
+    def _pair_rows(self) -> PairRows:
+        hats = HatRows(self._columns, self.knots_)
+        return PairRows(hats, self.orders_, self.pairs_.astype(np.intp))
+
+    def _worth(self, cells: Records, n_cuts: int, n_columns: int) -> list[float | None]:
+        """Return from how many rows on quantiles and pairs are used; None: they are not released.
+
+        By choice, or where they would be more than noise; a secret number of rows is released.
+        """
+        mu, n_rows = mu_from_budget(self.epsilon, self.delta), cells.public_rows
+        n_rows = self.expected_rows if n_rows is None else n_rows
+        moved = 2 if Relation(self.relation) is Relation.REPLACE_ONE else 1
+        rows = cells.person.rows if cells.person and not cells.person.averages else 1
+        each = 2 * (mu * math.sqrt(KNOT_SHARE)) / math.sqrt(max(1, n_cuts))  # epsilon of a cut
+        private = None if self.knots is None else self.knots == "private"
+        found: list[float | None] = []
+        for choice, least in (
+            (private if n_cuts else False, moved * rows * MIN_RECORDS / each),
+            (self.interactions if n_columns > 1 else False, moved * PER_COLUMN * n_columns / mu),
+        ):
+            if choice is None and n_rows is None:
+                found.append(least)
+            else:
+                is_used = n_rows >= least if choice is None else choice  # type: ignore[operator]
+                found.append(0.0 if is_used else None)
+        return found
+
+    def _learn(
+        self,
+        cells: Records,
+        budget: Budget,
+        shares: tuple[float, float, float, float],
+        last: Statistic,
+        *,
+        counted: bool = False,
+    ) -> tuple[AdditiveScores, Release, Any, float, float]:
+        """Declare and draw all releases but the last; what is learned is noted.
+
+        shares: For the cuts of a target alone, the moment, the cuts of scores, the last look.
+        last: What the last look adds up. A regressor's target is the last number of a row.
+        """
+        columns, has_target = self._columns, not self.has_labels
+        n_columns, n_classes = columns.width, 1 if has_target else len(self.classes_)
+        n_scores = n_classes if n_classes > 2 else 1
+        levels, public_levels = PRIVATE_LEVELS, PUBLIC_LEVELS
+        if self.n_knots is not None:
+            levels = public_levels = (self.n_knots - 1).bit_length() - 1
+        cut_from, paired_from = self._worth(cells, len(columns.numeric) * levels, n_columns)
+        max_levels = max(0 if cut_from is None else levels, 0 if cut_from == 0 else public_levels)
+        widest = HatRows(columns, public_knots(columns, max_levels)).width
+        n_pairs = 0 if paired_from is None else min(MAX_PAIRS, math.comb(n_columns, 2))
+
+        counts = cuts = orders = crossed = octiles = None  # declared in the order of the draws
+        if counted or (has_target and (cut_from or paired_from)):
+            counts = budget.gaussian(ClassCounts(n_classes), COUNT_SHARE)
+        cut = () if cut_from is None else columns.numeric
+        if cut or has_target:
+            beside = (n_columns,) if has_target else ()
+            share = KNOT_SHARE if cut else shares[0]
+            cuts = budget.quantiles(PlaceCounts((*cut, *beside)), levels, share)
+        if n_pairs:
+            sums: Statistic = HatSums(max(2, n_classes), widest, has_target)
+            orders = budget.gaussian(sums, ORDER_SHARE)
+            n_paired = min(MAX_PAIRED, n_columns)
+            tables = tuple(combinations(range(n_paired), 2))
+            sums = CountTables((2,) * n_paired, tables, n_classes)
+            crossed = budget.gaussian(SideMeans(n_paired) if has_target else sums, CROSSED_SHARE)
+        moment = budget.gaussian(SecondMoment(widest + n_pairs), shares[1])
+        start = np.zeros((n_scores, widest + n_pairs + 1))
+        first = self._gradient(start, np.ones(n_classes), cells.person)
+        rest = 1 - shares[1] - (COUNT_SHARE if counts else 0.0) - shares[3]
+        rest -= ORDER_SHARE + CROSSED_SHARE if n_pairs else 0.0
+        gradient = budget.gaussian(first, rest, count=int(self.n_steps))
+        if has_target:
+            octiles = budget.quantiles(PlaceCounts((0,)), SCORE_LEVELS, shares[2])
+        look = budget.gaussian(last, shares[3])
+        self._warn_of_passes(cells, int(self.n_steps), "A smaller 'n_steps' asks it less often.")
+        budget.charge()  # everything charged, then drawn
+
+        sizes = None if counts is None else np.maximum(budget.draw(counts), 1.0)  # [A3] sizes
+        n_rows = math.inf if sizes is None else float(sizes.sum())
+        self.knots_, centre, scale = public_knots(columns, public_levels), 0.0, 1.0
+        if cuts is not None:  # [A1] knots, and median and spread of a target
+            knots = knots_at(budget.draw(cuts, cells.mapped(BesideTarget(columns, has_target))))
+            if has_target:
+                *_, target = knots
+                middle = len(target) // 2
+                outer = max(1, middle // 4)
+                spread = float(target[-1 - outer] - target[outer]) / 2
+                centre, scale = float(target[middle]), max(spread, MIN_SPREAD)
+            if cut and n_rows >= (cut_from or 0.0):
+                self.knots_ = knots[: len(cut)]
+        hats = HatRows(columns, self.knots_)
+        self.orders_, self.pairs_ = np.zeros(hats.width), np.empty((0, 2))
+        if orders is not None and crossed is not None:  # [A8] hats of each class
+            encoded = cells.mapped(BesideTarget(hats, has_target, centre, scale))
+            sums = HatSums(max(2, n_classes), hats.width, has_target)
+            height = 1 / math.sqrt(n_columns)
+            drawn, noise = (
+                budget.draw(orders, encoded, sums) / height,
+                budget.noise(orders) / height,
+            )
+            places, strengths = column_orders(hats, drawn, noise)
+            strongest = np.sort(np.argsort(-strengths, kind="stable")[:MAX_PAIRED]).tolist()
+            sides = encoded.mapped(Sides(hats, places, tuple(strongest), has_target))
+            drawn = budget.draw(crossed, sides)  # [A9] sides of pairs, by class
+            if n_rows >= (paired_from or 0.0):
+                noise, statistic = budget.noise(crossed), crossed.statistic
+                clear = (
+                    clear_odds(statistic.split(drawn), noise)
+                    if isinstance(statistic, CountTables)
+                    else clear_means(drawn, noise)
+                )
+                kept = [
+                    k for k in np.argsort(-clear, kind="stable")[:MAX_PAIRS] if clear[k] > CLEAR
+                ]
+                listed = list(combinations(strongest, 2))
+                self.orders_ = places
+                self.pairs_ = np.array([listed[k] for k in sorted(kept)], float).reshape(-1, 2)
+        rows = self._pair_rows
+
+        second = budget.draw(moment, cells.mapped(rows), SecondMoment(rows.width))  # [A2] moment
+        if sizes is None or has_target:
+            # The hats of height 1 of a row add up to the number of columns, so their moments add up
+            # to its square for each record (less, where cells are missing).
+            whole = float(second[: hats.width, : hats.width].sum())
+            whole = max(whole / (n_columns * rows.units[0]) ** 2, 1.0)
+            sizes = np.full(n_classes, (cells.public_rows or whole) / n_classes)
+        self.counts_, n_rows = sizes, max(1.0, float(sizes.sum()))
+        square = (1 - rows.share) * DEFAULT_SQUARE + rows.share * DEFAULT_PRODUCT
+        white, steepest = whitened_rows(second, budget.noise(moment), n_rows, square)
+        encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
+        learned = encoded.mapped(BesideTarget(white, has_target)).cache()
+
+        def noisy_gradient(weights: Array) -> Array:  # [A4] a noisy gradient
+            statistic = self._gradient(weights, self.counts_, cells.person)
+            return np.asarray(budget.draw(gradient, learned, statistic))
+
+        noise, clip = budget.noise(gradient) / n_rows, first.max_gradient_norm
+        curvature = 1.0 if has_target else first.loss.max_curvature
+        n_steps, largest = int(self.n_steps), min(MAX_STEP / clip, 1 / (curvature * steepest))
+        step = step_size(noise, n_steps, self.score_noise, largest)
+        shape = n_scores, white.width
+        weights = descend(noisy_gradient, shape, n_rows, n_steps, step)  # [A5] no row
+
+        # Weights of whitened rows as weights of hats and products. Where the loss is flat, noise of
+        # a step moves all later weights; a convex loss only damps it.
+        back = white.weights_before * rows.units[:, None]
+        each, after, m = np.arange(n_steps), int(n_steps * (1 - AVERAGED)), MOMENTUM
+        since = np.maximum(each, after)
+        decay = (m ** (since - each + 1) - m ** (n_steps - each + 1)) / (1 - m)
+        moved = float(np.linalg.norm((n_steps - since - decay) / (1 - m)))
+        factor = back * (noise * (step * moved / (n_steps - after)))
+        # The hats of a column add up to 1, so moments with all of them are means.
+        second = second / (np.outer(rows.units, rows.units) * n_rows)
+        means = second[:, : hats.width].sum(axis=1) / n_columns
+        for part in hats.slices:
+            share = np.maximum(means[part], 0.0)
+            means[part] = share / max(float(share.sum()), 1e-12)
+        covariance = second - np.outer(means, means)
+        self.noise_factor_, self.pair_noise_ = factor[: hats.width], factor[hats.width :]
+        self.hat_means_, self.pair_means_ = means[: hats.width], means[hats.width :]
+        self.hat_covariance_ = covariance[: hats.width, : hats.width]
+        self.pair_deviations_ = np.sqrt(np.maximum(np.diag(covariance)[hats.width :], 0.0))
+        scores = AdditiveScores(rows, weights[:, :-1] @ back.T, weights[:, -1] * white.height)
+        return scores, look, octiles, centre, scale
+
+    def _keep(self, scores: AdditiveScores, factor: float, shift: float) -> None:
+        """Note the scores, multiplied and shifted by the last look."""
+        width = scores.rows.hats.width
+        self.coef_, self.pair_coef_ = np.split(scores.coef * factor, [width], axis=1)
+        self.intercept_ = scores.intercept * factor + shift
+        self.noise_factor_, self.pair_noise_ = (
+            self.noise_factor_ * factor,
+            self.pair_noise_ * factor,
+        )
+
+    def _scores(self, rows: Array) -> Array:
+        pairs = self._pair_rows
+        raw = pairs.hats.raw(rows)
+        scores = raw @ self.coef_.T + pairs.products(raw) @ self.pair_coef_.T
+        return np.asarray(scores + self.intercept_)
+
+    def explain(self, coverage: float = 0.95) -> Explanation:
+        """Return the curve of each column with a band for the noise, the most important first.
+
+        Only released numbers are read, so this costs nothing.
+
+        Parameters
+        ----------
+        coverage : float, default=0.95
+            Chance with which the band of a column covers the whole of its noiseless curve. Sampling
+            error is not covered.
+
+        Returns
+        -------
+        Explanation
+            Curves, bands and importances; `print` it, `plot_explanation` it, or take `to_dict`.
+        """
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise InvalidInputError(f"'coverage' must lie between 0 and 1. Got {coverage}.")
+        rows, doubt = self._pair_rows, getattr(self, "slope_doubt_", 0.0)
+        columns, knots = rows.hats.columns, iter(self.knots_)
+        curves, pairs = [], []
+        for i, part in enumerate(rows.hats.slices):
+            values = columns.categories[i] or ()
+            if columns.categories[i] is None:
+                values = columns.values(i, next(knots))
+            share, weights, noise = (
+                self.hat_means_[part],
+                self.coef_[:, part],
+                self.noise_factor_[part],
+            )
+            level = weights @ share
+            curve = weights - level[:, None]
+            spread = np.sqrt(np.sum((noise - share @ noise) ** 2, axis=1))
+            # Bonferroni over the knots: between them curve and band are linear.
+            times = float(norm.ppf(1 - (1 - coverage) / (2 * max(1, len(values)))))
+            band = times * np.sqrt(spread**2 + (doubt * curve) ** 2)
+            missing = float(np.linalg.norm(share @ noise))
+            missing_band = times * np.sqrt(missing**2 + (doubt * level) ** 2)
+            importance = math.sqrt(float(np.mean(curve**2 @ share)))
+            is_number = columns.categories[i] is None
+            curves.append(
+                ColumnCurve(
+                    *(columns.names[i], values, curve, band, -level, missing_band),
+                    *(importance, is_number),
+                )
+            )
+        times = float(norm.ppf(1 - (1 - coverage) / (2 * max(1, len(rows.pairs)))))
+        for i, (a, b) in enumerate(rows.pairs.tolist()):
+            weight, names = self.pair_coef_[:, i], (columns.names[a], columns.names[b])
+            deviation = float(np.linalg.norm(self.pair_noise_[i]))
+            band = times * np.sqrt(deviation**2 + (doubt * weight) ** 2)
+            size = math.sqrt(float(np.mean(weight**2))) * float(self.pair_deviations_[i])
+            pairs.append(PairTerm(names, weight, band, float(self.pair_means_[i]), size))
+        about: tuple[str, ...] = ("the target",)
+        if self.has_labels:  # two classes share the score of the second
+            listed = self.classes_.tolist()
+            about = tuple(
+                f"the score of {c!r}" for c in (listed[1:] if len(listed) == 2 else listed)
+            )
+        curves.sort(key=lambda each: -each.importance)
+        pairs.sort(key=lambda each: -each.importance)
+        return Explanation(tuple(curves), about, coverage, tuple(pairs))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        super()._check_stored(sizes)
+        fits = sizes["q"] == len(self._columns.numeric)
+        if not fits or sizes["w"] != HatRows(self._columns, self.knots_).width:
+            raise refuse("knots_", "knots for each column of numbers, and as many weights")
+        if not (np.diff(self.knots_, axis=1) > 0).all():
+            raise refuse("knots_", "ascending")
+        if (self.pairs_ != np.floor(self.pairs_)).any() or (self.pairs_ >= sizes["d"]).any():
+            raise refuse("pairs_", "places of columns")
+
+
+@dataclass(eq=False, repr=False)
+class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
+    """``score_c(x) = b_c + sum_j f_cj(x_j)``: one private curve per column and class.
+
+    The curve of a column of numbers is piecewise linear between knots, placed at privately
+    released quantiles; that of a column of categories has one value per category, and a missing
+    cell has a value of its own. All classes are learned jointly by softmax; two classes share one
+    score.
+
+    Parameters
+    ----------
+    n_knots : int, optional
+        Knots per column of numbers, its two public ends included: 3, 5, 9, 17, 33 or 65. By
+        default 9 where they are private and 5 where they are public.
+    knots : {"private", "public"} or None, default=None
+        Where the knots are: at released quantiles, or at public places of the range, which costs
+        nothing (even ones, or their squares where the range has no negative numbers). None: public
+        where the number of rows, public, expected or released, is too small for quantiles.
+    interactions : bool, optional
+        Whether pairs of columns add something together: one weight for the product of their
+        places. None: where the number of rows, public, expected or released, is large enough for
+        the number of pairs; at most 16 columns are paired, those in which classes differ most.
+    class_weight : {"balanced"}, mapping or None, default=None
+        "balanced" weighs classes inversely to their released sizes; a mapping gives public weights
+        by label.
+    largest_weight : float, default=20.0
+        Public bound on the ratio of two balanced weights.
+    n_steps : int, default=240
+        Noisy gradients.
+    max_gradient_norm : float, default=0.1
+        Largest length of a row's gradient; longer ones are shortened.
+    expected_rows : int, optional
+        A public number of rows, for the rule on knots. Without it a secret number is released
+        first, with a thousandth of the budget.
+    $shared
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The public label set, sorted.
+    knots_ : ndarray of shape (n_numeric_columns, n_knots)
+        Knots as places in the public ranges, from 0 to 1.
+    coef_ : ndarray of shape (1 or n_classes, n_hats)
+        Value of each curve at each knot or category, column by column.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        The constant.
+    counts_ : ndarray of shape (n_classes,)
+        Released class sizes; equal parts of the public number of rows where none were needed.
+    noise_factor_ : ndarray of shape (n_hats, n_hats)
+        B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef_`.
+    hat_means_, hat_covariance_ : ndarray
+        Released means and covariances of the hats.
+    pairs_, pair_coef_ : ndarray of shape (n_pairs, 2), (n_scores, n_pairs)
+        Places of the columns of each pair, and the weight of their product.
+    orders_ : ndarray of shape (n_hats,)
+        The place of each knot or category, from -1 to 1, of which products are made.
+    pair_means_, pair_deviations_, pair_noise_ : ndarray
+        Released means and deviations of the products, and the factor of the noise of their weights.
+    score_factor_ : float
+        By what the scores of the descent were multiplied, so that their softmax is a probability.
+    feature_names_in_ : ndarray of str
+        Names of the columns, public, where a table was given.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
+    Released : cuts of each column of numbers, class sizes and sums of the hats of each class where
+        they are needed, the second moment of the hats and products, `n_steps` gradients, and
+        counts of scores by label.
+    Sensitivity : a record is counted once per column; hats have length 1 at most, so the second
+        moment moves by √2 (replace) or 1 (add or remove), a gradient by ``2 max_gradient_norm``
+        or `max_gradient_norm`.
+    Guarantee : cuts have bounded range, all else is Gaussian; composed by loss distributions.
+    Assumptions and numerics : bounds and label set are public, and where the number of rows is
+        secret, that there are at most 2**26 of them. Sums are exact, noise is float-safe. Proofs:
+        docs/guarantees/additive.md and knots.md.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sfumato import Bounds, PrivateAdditiveClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> bounds = Bounds(lower=0.0, upper=X.max(axis=0) * 1.1, labels=[0, 1])
+    >>> model = PrivateAdditiveClassifier(epsilon=2.0, delta=1e-5, bounds=bounds)
+    >>> bool(model.fit(X, y).score(X, y) > 0.8)
+    True
+    """
+
+    _: KW_ONLY
+    class_weight: str | Mapping[Any, float] | None = None
+    largest_weight: float = 20.0
+
+    score_noise: ClassVar[float] = 1.6  # as for the linear classifier
+    parameters: ClassVar[Form] = {**AdditiveModel.parameters, "largest_weight": real(least=1.0)}
+    learned: ClassVar[Form] = {
+        **PrivateClassifier.learned,
+        **AdditiveModel.learned,
+        "score_factor_": real(least=0.0),
+    }
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Learn private curves.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), table, or Records
+            Rows; records bring their labels along.
+        y : array-like of shape (n_samples,)
+            Labels.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        cells, budget = self._begin(X, y, groups)
+        n_classes, n_bins = len(self.classes_), len(BIN_MIDDLES)
+        bins = CountTables((n_bins, n_classes), ((0, 1),), n_classes)
+        if n_classes == 2:
+            bins = CountTables((n_bins,), ((0,),), 2)
+        counted = cells.public_rows is None or self.class_weight == "balanced"
+        scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins, counted=counted)
+        drawn = budget.draw(look, cells.mapped(ScoreBins(scores)))  # [A10] scores by label
+        (table,), noise = bins.split(drawn), budget.noise(look)  # no row is read from here on
+        sizes = table.reshape(-1, n_classes).sum(axis=0)
+        doubt = 4 * noise * math.sqrt(table.size / n_classes)
+        if sizes[0] > 2 * doubt and (sizes[1:] < doubt).all():
+            warnings.warn(
+                "By the released counts, hardly any record has a label other than the first of the "
+                "public set. A label that is not in the set counts as the first: are the labels of "
+                "the bounds spelled and typed as in the table?",
+                stacklevel=3,
+            )
+        weights = self._class_weights(self.counts_)
+        table = table if weights is None else table * np.array(weights)
+        if n_classes == 2:
+            wrong, right = table.T
+            self.score_factor_, shift = _probability_line(right, wrong, math.sqrt(2) * noise, 1.0)
+        else:
+            right = np.einsum("bcc->b", table)
+            wrong = table.sum(axis=(1, 2)) - right
+            self.score_factor_, shift = _probability_line(right, wrong, noise * n_classes, 0.0)
+        self._keep(scores, self.score_factor_, shift)
+        self.guarantee_ = budget.guarantee()
+        return self
+
+    def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> GradientSum:
+        loss = SoftmaxLoss(len(self.classes_))
+        clip = min(self.max_gradient_norm, loss.slope_bound)
+        joined = PerPersonClip.usual(person, clip)
+        return GradientSum(loss, clip, weights, self._class_weights(counts), joined)
+
+    def _class_weights(self, counts: Array) -> tuple[float, ...] | None:
+        """Return weights of classes, public or from released counts, the largest of them 1."""
+        if self.class_weight is None:
+            return None
+        if self.class_weight == "balanced":
+            inverse = 1 / np.maximum(counts, 1.0)
+            return tuple(np.maximum(inverse / inverse.max(), 1 / self.largest_weight).tolist())
+        if not isinstance(self.class_weight, Mapping):
+            raise InvalidInputError(
+                "'class_weight' must be 'balanced', None, or public weights by label. "
+                f"Got {self.class_weight!r}."
+            )
+        given = [self.class_weight.get(label, 1.0) for label in self.classes_.tolist()]
+        if not (all(weight >= 0 for weight in given) and 0 < max(given) < np.inf):
+            raise InvalidInputError("Weights of classes must be finite and not negative.")
+        return tuple((np.array(given) / max(given)).tolist())
+
+
+def _probability_line(
+    right: Array, wrong: Array, noise: float, shifted: float
+) -> tuple[float, float]:
+    """Return the most likely factor and shift for the counts of each bin, drawn towards defaults.
+
+    Clipped slopes make scores too large: a descent that may move by the sign of a residual alone
+    goes on where an honest one would stop. With `shifted` 0 there is no shift.
+    """
+    both = right + wrong
+    # A bin of n records with noise of variance v says as much as n²/(n + v) records would.
+    weight = np.where(both > SEEN * noise, both / (np.abs(both) + noise**2 + 1e-12), 0.0)
+    right, wrong = (np.maximum(n, 0.0) * weight for n in (right, wrong))
+
+    def loss(line: Array) -> float:
+        scores = math.exp(line[0]) * BIN_MIDDLES + line[1] * shifted
+        fitted = right @ log_expit(scores) + wrong @ log_expit(-scores)
+        drawn = (line[0] - math.log(DEFAULT_FACTOR)) ** 2 + line[1] ** 2
+        return float(STRENGTH * drawn - fitted)
+
+    found = minimize(loss, np.array([math.log(DEFAULT_FACTOR), 0.0]), method="Nelder-Mead").x
+    factor, shift = float(np.clip(found[0], -4.0, 4.0)), float(np.clip(found[1], -5.0, 5.0))
+    return math.exp(factor), shift * shifted
+
+
+@dataclass(eq=False, repr=False)
+class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
+    """``y(x) = b + sum_j f_j(x_j)``: one private curve per column.
+
+    Curves are those of `PrivateAdditiveClassifier`. They are learned by Huber's loss around the
+    released median of the target, in units of its released spread; a last small release of
+    predictions beside targets brings back the mean of a skewed target and gives the spread of the
+    residuals.
+
+    Parameters
+    ----------
+    target_bounds : (float, float), optional
+        Public range of the target; required unless the bounds of a table name it. Targets are
+        clipped to it; a record whose target is missing adds nothing.
+    n_knots, knots, interactions, n_steps, expected_rows
+        See `PrivateAdditiveClassifier`.
+    max_gradient_norm : float, default=0.25
+        Largest residual, in spreads of the target; larger ones count as this.
+    $shared
+
+    Attributes
+    ----------
+    knots_ : ndarray of shape (n_numeric_columns, n_knots)
+        Knots as places in the public ranges, from 0 to 1.
+    coef_ : ndarray of shape (1, n_hats)
+        Value of each curve at each knot or category, in units of the target.
+    intercept_ : ndarray of shape (1,)
+        The constant.
+    residual_std_ : float
+        Released standard deviation of the residuals.
+    reach_ : ndarray of shape (2,)
+        Range of predictions, around the released spread of the scores.
+    slope_doubt_ : float
+        Relative deviation of all curves by the noise of the last release.
+    counts_ : ndarray of shape (1,)
+        Number of records: public, or by the released moment.
+    noise_factor_, hat_means_, hat_covariance_, orders_, pairs_, pair_coef_, pair_means_, \
+pair_deviations_, pair_noise_ : ndarray
+        See `PrivateAdditiveClassifier`.
+    feature_names_in_ : ndarray of str
+        Names of the columns, public, where a table was given.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record, target included, or person; replace_one or add_or_remove_one.
+    Released : cuts of each column of numbers and of the target, the number of rows and sums of hats
+        where they are needed, the second moment of hats and products, the spread of the scores,
+        `n_steps` gradients, second moments of score and target.
+    Sensitivity : a record is counted once per column; moments move by √2 (replace) or 1 (add or
+        remove), a gradient by ``2 max_gradient_norm`` or `max_gradient_norm`.
+    Guarantee : cuts have bounded range, all else is Gaussian; composed by loss distributions.
+    Assumptions and numerics : bounds and target range are public, and where the number of rows is
+        secret, that there are at most 2**26 of them. Sums are exact, noise is float-safe. Proofs:
+        docs/guarantees/additive.md and knots.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import Bounds, PrivateAdditiveRegressor
+    >>> X = np.random.default_rng(0).uniform(size=(20000, 2))
+    >>> y = np.sin(6 * X[:, 0])
+    >>> model = PrivateAdditiveRegressor(target_bounds=(-1.5, 1.5), delta=1e-5,
+    ...                                  bounds=Bounds(lower=0.0, upper=1.0)).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    """
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+    max_gradient_norm: float = 0.25
+
+    score_noise: ClassVar[float] = 0.4  # spreads of the target
+    learned: ClassVar[Form] = {
+        **AdditiveModel.learned,
+        "residual_std_": real(least=0.0),
+        "reach_": numbers(2),
+        "slope_doubt_": real(least=0.0, most=1.0),
+    }
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Learn private curves.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        low, high = target_range(self)
+        cells, budget = self._begin(X, y, groups, target=(low, high, low, high - low))
+        n_rows, signal = cells.public_rows or self.expected_rows, MANY
+        if n_rows is not None and math.isfinite(self.epsilon):
+            signal = n_rows * mu_from_budget(self.epsilon, self.delta)
+        few = math.log(MANY / min(max(signal, FEW), MANY)) / math.log(MANY / FEW)
+        ends = TARGET_SHARES, MOMENT_SHARES, SCORE_SHARES, LOOK_SHARES
+        shares: Any = tuple(a ** (1 - few) * b**few for a, b in ends)
+        scores, look, octiles, centre, scale = self._learn(cells, budget, shares, SecondMoment(3))
+        places = cells.mapped(ScorePlaces(scores))
+        (values,) = knots_at(budget.draw(octiles, places))  # [A6] spread of the scores
+        values = (values - 0.5) * 2 * FARTHEST_SCORE
+        middle = float(values[len(values) // 2])
+        reach = REACH * max(float(values[-2] - values[1]) / 2, MIN_HALF)
+        noise = 3 * budget.noise(look)
+        relative = noise / max(float(self.counts_.sum()), 1.0)
+        far = max(MIN_SPREADS, LEVEL_NOISE / relative if relative else math.inf) * scale
+        least, most = max(centre - far, 0.0), min(centre + far, 1.0)
+        beside = cells.mapped(ScoreAndTarget(scores, middle, reach, least, most))
+        moments = 3 * budget.draw(look, beside)  # [A7] scores with targets; no row from here on
+        centre, unit = (least + most) / 2, (most - least) / 2
+        steepest = STEEPEST * reach * scale / unit
+        level, slope, spread, self.slope_doubt_ = _target_line(moments, noise, steepest)
+        start, width = centre + unit * (level - slope / reach * middle), high - low
+        self._keep(scores, unit * (slope / reach) * width, low + start * width)
+        self.residual_std_ = unit * spread * width
+        ends_of = (
+            max(centre + unit * (level - slope), 0.0),
+            min(centre + unit * (level + slope), 1.0),
+        )
+        self.reach_ = np.array(ends_of) * width + low
+        self.guarantee_ = budget.guarantee("range of the target")
+        return self
+
+    def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> ResidualSum:  # noqa: ARG002
+        clip = float(self.max_gradient_norm)
+        return ResidualSum(clip, weights, PerPersonClip.usual(person, clip))
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected target of rows, inside its public range.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions.
+        """
+        return np.asarray(np.clip(self._all_scores(X)[:, 0], *self.reach_))
+
+
+def _target_line(moments: Array, noise: float, steepest: float) -> tuple[float, ...]:
+    """Return level and slope of the target over g, the deviation of what is left, doubt of slope.
+
+    Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
+    shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
+    """
+    n_rows = max(float(moments[0, 0]), 1.0)
+    noise = noise / n_rows
+    score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])
+    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_RESIDUAL), 1.0)
+    joint = float(moments[1, 2]) / n_rows - score * target
+    # Positive part: what is left once the noise of it, of variance noise²/2, is taken away.
+    shrunk = max(0.0, 1 - CAUTION * noise**2 / max(joint**2, 1e-300))
+    slope = min(max(joint / own * shrunk, 0.0), steepest)
+    left = float(moments[2, 2]) / n_rows - target**2 - slope * (2 * joint - slope * own)
+    spread = math.sqrt(max(left, noise / 2, MIN_RESIDUAL**2))
+    doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
+    return target - slope * score, slope, spread, min(doubt, 1.0)

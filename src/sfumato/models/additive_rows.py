@@ -1,0 +1,491 @@
+"""How additive models see a record, in the order of a fit; everything here is public or released.
+
+`PublicColumns` puts cells into their ranges, `HatRows` makes weights on knots of them, `PairRows`
+adds products of columns. `AdditiveScores` are weights of such rows; the maps at the end show scores
+beside labels or targets, for the last release of a fit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from sfumato.core.arrays import Array as AnyArray
+from sfumato.exceptions import MissingBoundsError
+from sfumato.privacy.guarantee import Relation
+from sfumato.sums.counts import EDGES
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
+from sfumato.sums.maps import ROUNDING_MARGIN, exact_product
+from sfumato.sums.statistics import Codes, Statistic
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.columns import arrow_kind
+from sfumato.tables.schema import TableBounds
+
+Array = NDArray[np.float64]
+
+FARTHEST = 2.0  # spreads of a target from its median, in the choice of pairs
+DEFAULT_SPREAD = 0.5  # of a target, in these units
+SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])
+FARTHEST_SCORE = 16.0  # spreads of the target
+ABOVE = np.array([1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 3, 4, 6, 8, 12])
+BIN_EDGES = np.concatenate([-ABOVE[::-1], [0.0], ABOVE])  # of scores
+BIN_MIDDLES = np.concatenate([[-14.0], (BIN_EDGES[:-1] + BIN_EDGES[1:]) / 2, [14.0]])
+
+
+# Columns and knots ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PublicColumns:
+    """``cells -> places``: numbers as places in their ranges, from 0 to 1, and what is public.
+
+    names: Of all columns.
+    lower, upper: Range of each column of numbers; of a column of categories 0 and their number.
+    categories: The categories of each column, or None for numbers; what is true or false has two.
+    units: What the numbers of each column are: "log", "log1p", "day" since 1970, or "" as they are.
+    """
+
+    names: tuple[str, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    categories: tuple[tuple[Any, ...] | None, ...]
+    units: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, bounds: Bounds | TableBounds, names: tuple[str, ...]) -> Self:
+        """Read them from the bounds of a table, or from a box: all columns are numbers then."""
+        if isinstance(bounds, TableBounds):
+            kinds: list[tuple[Any, ...] | None] = []
+            units = []
+            for each in bounds.features:
+                is_truth = each.categories is None and arrow_kind(each.type) == "b"
+                listed = None if each.is_number else each.categories
+                kinds.append((False, True) if is_truth else listed)
+                log = ("log" if each.lower > 0 else "log1p") if each.log else ""
+                units.append("day" if each.part == "time" else log)
+            ranges = [
+                each.range if kind is None else (0.0, float(len(kind)))
+                for each, kind in zip(bounds.features, kinds, strict=True)
+            ]
+            lower, upper = zip(*ranges, strict=True)
+            found = tuple(each.name for each in bounds.features)
+            return cls(found, lower, upper, tuple(kinds), tuple(units))
+        box = bounds.box(len(names))
+        if box is None:
+            raise MissingBoundsError(
+                "An additive model needs the public range of each column: give "
+                "Bounds(lower=[...], upper=[...]) or the bounds of a table, not a 'norm' alone."
+            )
+        low, high = (tuple(corner.tolist()) for corner in box)
+        return cls(names, low, high, (None,) * len(names))
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    @property
+    def numeric(self) -> tuple[int, ...]:
+        """Places of the columns of numbers."""
+        return tuple(i for i, each in enumerate(self.categories) if each is None)
+
+    def values(self, column: int, places: Array) -> tuple[Any, ...]:
+        """Return places of a column of numbers in the units of the table; of dates, the days."""
+        low, high = self.lower[column], self.upper[column]
+        numbers = low + places * (high - low)
+        unit = self.units[column] if self.units else ""
+        if unit == "day":
+            return tuple(np.round(numbers).astype("datetime64[D]").tolist())
+        if unit:
+            numbers = np.exp(numbers) if unit == "log" else np.expm1(numbers)
+        return tuple(numbers.tolist())
+
+    def __call__(self, rows: AnyArray) -> Array:
+        """Map cells, each alone; a category stays its number, what is missing or odd is NaN."""
+        cells = np.asarray(rows, dtype=np.float64)[:, : self.width]
+        found = np.where(np.isfinite(cells), cells, np.nan)
+        for i, categories in enumerate(self.categories):
+            column = found[:, i]
+            if categories is None:  # [N3] each cell alone
+                width = self.upper[i] - self.lower[i]
+                inside = np.clip(column, self.lower[i], self.upper[i])
+                found[:, i] = np.clip((inside - self.lower[i]) / width, 0.0, 1.0)
+            else:
+                is_known = (column >= 0) & (column < len(categories))
+                found[:, i] = np.where(is_known, np.trunc(column), np.nan)
+        return found
+
+
+def public_knots(columns: PublicColumns, n_levels: int) -> Array:
+    """Return knots by the public ranges alone, which cost nothing.
+
+    They are even in a column that may have negative numbers. Else they are squares of even places:
+    most numbers of a long tail lie far below its public end.
+    """
+    even = np.linspace(0.0, 1.0, 2**n_levels + 1)
+    rows = [even if columns.lower[i] < 0 else even**2 for i in columns.numeric]
+    return np.array(rows).reshape(len(rows), len(even))
+
+
+def knots_at(cuts: Array) -> Array:
+    """Return the knots of released cuts; a part that was not cut is divided evenly."""
+    known = ~np.isnan(cuts)
+    places = np.full(cuts.shape, np.nan)
+    places[known] = EDGES[cuts[known].astype(int) - 1]
+    ends = np.zeros((len(cuts), 1)), np.ones((len(cuts), 1))
+    knots = np.concatenate([ends[0], places, ends[1]], axis=1)
+    for row in knots:
+        missing = np.isnan(row)
+        numbers = np.arange(len(row))
+        row[missing] = np.interp(numbers[missing], numbers[~missing], row[~missing])
+    return knots
+
+
+@dataclass(frozen=True, eq=False)
+class HatRows:
+    """``cells -> z``: hats of numbers and indicators of categories, in the unit ball.
+
+    A number between knots k and k' becomes ``(k' - x)/(k' - k)`` and ``(x - k)/(k' - k)`` at their
+    places, a category 1 at its place, all divided by the root of the number of columns. So a column
+    adds 1 at most to the sum of all, and the row has length 1 at most. A missing cell has no hat:
+    since the hats of a column add up to 1 otherwise, that is an indicator of its own.
+
+    knots (n_numeric, n_knots): Ascending places from 0 to 1, of the columns of numbers.
+    """
+
+    columns: PublicColumns
+    knots: Array = field(repr=False)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Where the hats of each column are in a row."""
+        n_knots = self.knots.shape[1]
+        sizes = [n_knots if each is None else len(each) for each in self.columns.categories]
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(np.cumsum([0, *sizes])))
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return self.slices[-1].stop
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells; each row alone, and no value raises."""
+        return truncate_to_grid(self.raw(rows) * (1 / math.sqrt(self.columns.width)), FINE_BITS)
+
+    def raw(self, rows: AnyArray) -> Array:
+        """Return hats of height 1, multiples of ``2**-FINE_BITS``."""
+        places = self.columns(rows)
+        hats = np.zeros((len(places), self.width))
+        numeric = iter(self.knots)
+        for i, part in enumerate(self.slices):
+            known = np.flatnonzero(~np.isnan(places[:, i]))
+            column = places[known, i]
+            if self.columns.categories[i] is not None:
+                hats[known, part.start + column.astype(int)] = 1.0
+                continue
+            knots = next(numeric)
+            left = np.clip(np.searchsorted(knots, column, side="right") - 1, 0, len(knots) - 2)
+            weight = (column - knots[left]) / (knots[left + 1] - knots[left])
+            weight = truncate_to_grid(np.clip(weight, 0.0, 1.0), FINE_BITS)
+            hats[known, part.start + left] = 1 - weight
+            hats[known, part.start + left + 1] = weight
+        return hats
+
+    def orders_of(self, rows: AnyArray, orders: Array) -> AnyArray:
+        """Return the sum of the orders of each column, weighted by its hats; each row alone."""
+        numbers = truncate_to_grid(np.clip(orders, -1.0, 1.0), ROW_BITS)
+        return np.column_stack([rows[:, part] @ numbers[part] for part in self.slices])
+
+
+# Pairs of columns -------------------------------------------------------------------------------
+# Each column has one number per record, from -1 to 1: a number its place among the knots, a
+# category its order by the released share of a class. The product of the numbers of two columns is
+# what they add together, beyond what each adds alone.
+
+
+@dataclass(frozen=True)
+class HatSums(Statistic):
+    """``sum e_y ⊗ z``: the sum of the hats of each class.
+
+    A target beside the hats, where there is one, makes two classes: below and above 0; a record
+    without one adds nothing. Adding or removing a record moves the sum by ``|z| <= 1``. Replacing
+    one moves two classes by 1 each, or one by ``|z - v| <= √2``: hats are not negative.
+
+    width: Numbers of a row of hats.
+    has_target: Whether one number more follows them in a row, the target.
+    """
+
+    n_classes: int
+    width: int
+    has_target: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One sum per class."""
+        return (self.n_classes, self.width)
+
+    @property
+    def in_ball(self) -> int:
+        """The hats."""
+        return self.width
+
+    def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:
+        """Add up hats, class by class."""
+        hats = np.maximum(truncate_to_grid(rows[:, : self.width], ROW_BITS), 0.0)
+        if self.has_target:
+            hats = np.where(np.isnan(rows[:, -1:]), 0.0, hats)
+            codes = (rows[:, -1] > 0).astype(np.intp)
+        return np.stack([hats[codes == each].sum(axis=0) for each in range(self.n_classes)])
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√2 (replace) or 1 (add or remove)."""
+        return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
+
+
+def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Array]:
+    """Return the number of each hat, from -1 to 1, and the strength of each column."""
+    orders, strengths = np.empty(hats.width), np.empty(hats.columns.width)
+    for i, part in enumerate(hats.slices):
+        counts = np.maximum(sums[:, part], 0.0)
+        total = counts.sum(axis=0)
+        # Shares of classes, drawn towards those of the column where a hat has hardly a record.
+        usual = counts.sum(axis=1, keepdims=True) / max(float(total.sum()), 1e-12)
+        calm = noise * math.sqrt(len(counts)) + 1e-12
+        apart = (counts - usual * total) / (total + calm)
+        weighted = apart * np.sqrt(total / max(float(total.sum()), 1e-12))
+        left, values, _ = np.linalg.svd(weighted, full_matrices=False)
+        strengths[i] = float(values[0])
+        along = left[:, 0] @ apart
+        size = part.stop - part.start
+        if hats.columns.categories[i] is None or size == 2:
+            orders[part] = np.linspace(-1.0, 1.0, size)
+        else:
+            orders[part] = along / max(float(np.abs(along).max()), 1e-12)
+    return truncate_to_grid(np.clip(orders, -1.0, 1.0), ROW_BITS), strengths
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """``hats and target -> sides``: 1 where a column is above its middle, else 0.
+
+    orders (width of the hats,): A number from -1 to 1 for each hat.
+    columns: Which columns.
+    has_target: Whether a target follows the hats; it is the last number then, from -1 to 1.
+    """
+
+    hats: HatRows
+    orders: Array = field(repr=False)
+    columns: tuple[int, ...]
+    has_target: bool = False
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.columns) + self.has_target
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map rows of hats; each alone."""
+        sides = self.hats.orders_of(rows, self.orders)[:, self.columns] > 0
+        if not self.has_target:
+            return sides.astype(np.float64)
+        return np.column_stack([sides, np.clip(rows[:, -1] / FARTHEST, -1.0, 1.0)])
+
+
+@dataclass(frozen=True)
+class SideMeans(Statistic):
+    """``sum [1, t] e_cell`` for each pair of columns: how many records, and the sum of targets.
+
+    A record adds a 1 and its target t, from -1 to 1, to one of four cells of each pair, or nothing
+    where its target is missing. So it moves P pairs by √2 each: √(2P) (add or remove). Replacing
+    it moves a pair by 2 at most: two cells by √2 each, or one target by 2.
+
+    n_columns: Columns of sides.
+    """
+
+    n_columns: int
+    in_ball = 0  # sides are counted, and targets clipped
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """For each pair and each two sides: a number and a sum."""
+        return (math.comb(self.n_columns, 2), 2, 2, 2)
+
+    def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:  # noqa: ARG002 - no classes
+        """Count records and add up targets."""
+        known = rows[~np.isnan(rows[:, -1])]
+        target = truncate_to_grid(np.clip(known[:, -1], -1.0, 1.0), ROW_BITS)
+        sides = (known[:, :-1] > 0).astype(np.intp)
+        total = np.empty((self.shape[0], 4, 2))
+        for place, (a, b) in enumerate(combinations(range(self.n_columns), 2)):
+            cells = 2 * sides[:, a] + sides[:, b]
+            total[place, :, 0] = np.bincount(cells, minlength=4)
+            total[place, :, 1] = np.bincount(cells, weights=target, minlength=4)
+        return total.reshape(self.shape)
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2√P (replace) or √(2P) (add or remove)."""
+        return math.sqrt(self.shape[0] * (4 if relation is Relation.REPLACE_ONE else 2))
+
+
+def clear_means(means: Array, noise: float) -> Array:
+    """Return by how many deviations two sides change the mean together, beyond each alone."""
+    counts = np.maximum(means[..., 0], 1.0 + noise)
+    mean = np.clip(means[..., 1] / counts, -1.0, 1.0)
+    apart = np.abs((SIGNS * mean).sum(axis=(1, 2)))
+    spread = DEFAULT_SPREAD**2 / counts + (1 + mean**2) * (noise / counts) ** 2
+    return np.asarray(apart / np.sqrt(spread.sum(axis=(1, 2))))
+
+
+def clear_odds(tables: list[Array], noise: float) -> Array:
+    """Return by how many deviations two sides change the odds of a class together."""
+    clear = []
+    for counts in tables:
+        inside = np.maximum(counts, 1.0 + noise)
+        found = 0.0
+        for each in range(counts.shape[2] if counts.shape[2] > 2 else 1):
+            own = inside[..., each]
+            rest = inside.sum(axis=2) - own
+            odds = float((SIGNS * np.log(own / rest)).sum())
+            doubt = sum((1 / n + (noise / n) ** 2).sum() for n in (own, rest))
+            found = max(found, abs(odds) / math.sqrt(float(doubt)))
+        clear.append(found)
+    return np.array(clear)
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """``cells -> [z √(1-w); (s_i s_j)_ij √(w/P)]``, w = P/(P + m): hats and products, unit ball.
+
+    ``s_i = sum_k orders_k h_k`` over the hats h of column i, from -1 to 1, and 0 where the cell is
+    missing. P products have length √P at most.
+
+    orders (width of the hats,): A number from -1 to 1 for each hat.
+    pairs (P, 2): Places of the columns of each pair.
+    """
+
+    hats: HatRows
+    orders: Array = field(repr=False)
+    pairs: NDArray[np.intp] = field(repr=False)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return self.hats.width + len(self.pairs)
+
+    @property
+    def share(self) -> float:
+        """Of the squared length for the products, w: each is worth as much as a column."""
+        return len(self.pairs) / (len(self.pairs) + self.hats.columns.width)
+
+    @cached_property
+    def units(self) -> Array:
+        """By what each hat of height 1, and each product, is multiplied."""
+        share, length = self.share, 1 - ROUNDING_MARGIN
+        height = 1 / math.sqrt(self.hats.columns.width)
+        hats = np.full(self.hats.width, height * math.sqrt(1 - share) * length)
+        products = math.sqrt(share / max(1, len(self.pairs))) * length
+        return np.concatenate([hats, np.full(len(self.pairs), products)])
+
+    def products(self, raw: AnyArray) -> AnyArray:
+        """Return the products of the pairs of hats of height 1; each row alone."""
+        places = self.hats.orders_of(raw, self.orders)
+        places = truncate_to_grid(np.clip(places, -1.0, 1.0), FINE_BITS)
+        return np.asarray(places[:, self.pairs[:, 0]] * places[:, self.pairs[:, 1]])
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells; each row alone, and no value raises."""
+        raw = self.hats.raw(rows)
+        return truncate_to_grid(np.hstack([raw, self.products(raw)]) * self.units, FINE_BITS)
+
+
+# Scores -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveScores:
+    """``cells -> scores`` by released weights, to the bit whatever other rows there are.
+
+    coef (n_scores, width): Weight of each hat of height 1, and of each product of a pair.
+    intercept (n_scores,): Weight of the constant.
+    """
+
+    rows: PairRows
+    coef: Array = field(repr=False)
+    intercept: Array = field(repr=False)
+
+    def __call__(self, cells: AnyArray) -> Array:
+        """Return the scores of rows of cells, shape (n, n_scores)."""
+        raw = self.rows.hats.raw(cells)
+        together = np.hstack([raw, truncate_to_grid(self.rows.products(raw), FINE_BITS)])
+        longest = math.sqrt(self.rows.hats.columns.width + len(self.rows.pairs))
+        return exact_product(together, self.coef, longest) + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreBins:
+    """``cells -> bin``: of the score for two classes; else of the margin, and what is predicted."""
+
+    scores: AdditiveScores
+
+    @property
+    def width(self) -> int:
+        """One number, or two for more than two classes."""
+        return 1 if len(self.scores.intercept) == 1 else 2
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells; each row alone."""
+        found = self.scores(rows)
+        if self.width == 1:
+            return np.searchsorted(BIN_EDGES, found, side="right").astype(np.float64)
+        best = found.argmax(axis=1)
+        top = np.take_along_axis(found, best[:, None], axis=1)[:, 0]
+        others = found.copy()
+        others[np.arange(len(found)), best] = -np.inf
+        bins = np.searchsorted(BIN_EDGES, top - logsumexp(others, axis=1), side="right")
+        return np.column_stack([bins, best]).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePlaces:
+    """``cells and t -> place of the score``, 1/2 where it is 0 and from 0 to 1 within ±16."""
+
+    scores: AdditiveScores
+    width: ClassVar[int] = 1
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells with a target beside them."""
+        return np.clip(self.scores(rows[:, :-1]) / (2 * FARTHEST_SCORE) + 0.5, 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreAndTarget:
+    """``cells and t -> [1, g, s] / √3``, g the standardised score and s the target, within ±1.
+
+    A row has length 1 at most, and 0 where the target is missing.
+
+    middle, reach: ``g = (score - middle) / reach``.
+    low, high: Places of the target that become -1 and 1; those outside are clipped.
+    """
+
+    scores: AdditiveScores
+    middle: float
+    reach: float
+    low: float = 0.0
+    high: float = 1.0
+    width: ClassVar[int] = 3
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells with the place t of the target, from 0 to 1, beside them."""
+        score = np.clip((self.scores(rows[:, :-1])[:, 0] - self.middle) / self.reach, -1.0, 1.0)
+        target = 2 * (rows[:, -1] - self.low) / (self.high - self.low) - 1
+        target = np.clip(target, -1.0, 1.0)
+        together = np.column_stack([np.ones(len(rows)), score, target])
+        together[np.isnan(target)] = 0.0
+        return truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)

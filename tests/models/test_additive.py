@@ -1,0 +1,446 @@
+"""Additive models: curves, pairs, probabilities, bands, and what decides about their releases."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import roc_auc_score
+
+import sfumato
+from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
+from sfumato.audit.testing import PrivateCase
+from sfumato.audit.testing.contracts import check_sensitivity, check_taint
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import seeded
+from sfumato.models.additive import DEFAULT_SQUARE, _target_line, plot_explanation
+from sfumato.models.linear import CONSTANT, whitened_rows
+from sfumato.report.charts import column_curve
+from sfumato.tables import TableBounds
+
+Split = tuple[np.ndarray, np.ndarray]
+BOX = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
+SETTINGS: dict[str, Any] = {"delta": 1e-5, "relation": "add_or_remove_one", "bounds": BOX}
+
+
+def classifier(**options: Any) -> PrivateAdditiveClassifier:
+    return PrivateAdditiveClassifier(**{"n_steps": 60, **SETTINGS, **options})
+
+
+def regressor(**options: Any) -> PrivateAdditiveRegressor:
+    usual = {"n_steps": 80, "target_bounds": (-3.0, 3.0), **SETTINGS}
+    return PrivateAdditiveRegressor(**{**usual, **options})
+
+
+@pytest.fixture(scope="module")
+def curved() -> Split:
+    """Chances that rise and fall again with the first number."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, size=(6000, 3))
+    return X, (rng.random(6000) < np.where(np.abs(X[:, 0]) < 0.5, 0.9, 0.1)).astype(int)
+
+
+@pytest.fixture(scope="module")
+def crossed() -> Split:
+    """Labels that are a matter of two columns together."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, size=(6000, 3))
+    y = (X[:, 0] > 0) == (X[:, 1] > 0)
+    return X, np.where(rng.random(6000) < 0.1, ~y, y).astype(int)
+
+
+@pytest.fixture(scope="module")
+def waves() -> Split:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, size=(6000, 3))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] ** 2 + 0.2 * rng.normal(size=6000)
+
+
+# What is learned ----------------------------------------------------------------------------------
+
+
+def test_a_curve_is_found_that_no_line_follows(noise: None, curved: Split) -> None:
+    X, y = curved
+    fitted = classifier(interactions=False).fit(X[:4000], y[:4000])
+    assert roc_auc_score(y[4000:], fitted.decision_function(X[4000:])) > 0.85
+    assert fitted.guarantee_.epsilon <= 1.0
+    a, b = X[:50], X[50:100]
+    mixed, rest = a.copy(), b.copy()
+    mixed[:, 0], rest[:, 0] = b[:, 0], a[:, 0]
+    together = fitted.decision_function(a) + fitted.decision_function(b)
+    swapped = fitted.decision_function(mixed) + fitted.decision_function(rest)
+    np.testing.assert_allclose(together, swapped, atol=1e-5)  # a sum of curves
+
+
+def test_a_cross_is_learned_by_pairs_alone(noise: None, crossed: Split) -> None:
+    X, y = crossed
+    train, test = slice(4000), slice(4000, None)
+    apart = classifier(interactions=False).fit(X[train], y[train])
+    together = classifier(interactions=True).fit(X[train], y[train])
+    assert roc_auc_score(y[test], apart.decision_function(X[test])) < 0.6
+    assert roc_auc_score(y[test], together.decision_function(X[test])) > 0.85
+    assert together.guarantee_.epsilon <= 1.0
+    explanation = together.explain()
+    first = explanation.pairs[0]
+    assert first.names == ("x0", "x1")
+    assert first.is_seen
+    assert first.weight[0] > 0
+    assert "x0 × x1" in str(explanation)
+    assert apart.explain().pairs == ()
+    total = np.zeros(50)  # curves and pairs add up to the score
+    for i in range(3):
+        curve = explanation[f"x{i}"]
+        total += np.interp(X[:50, i], curve.values, curve.curve[0])
+    for pair in explanation.pairs:
+        places = [
+            np.interp(X[:50, int(n[1:])], explanation[n].values, np.linspace(-1, 1, 9))
+            for n in pair.names
+        ]
+        total += pair.weight[0] * places[0] * places[1]
+    np.testing.assert_allclose(
+        np.diff(total), np.diff(together.decision_function(X[:50])), atol=1e-5
+    )
+
+
+def test_balanced_classes_are_predicted_more_often(noise: None) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(8000, 2))
+    y = (rng.random(8000) < 0.02 + 0.2 * (X[:, 0] > 0.3)).astype(int)
+    balanced = classifier(epsilon=3.0, class_weight="balanced").fit(X, y)
+    public = classifier(epsilon=3.0, class_weight={0: 0.1, 1: 1.0}).fit(X, y)
+    assert classifier(epsilon=3.0).fit(X, y).predict(X).mean() < 0.05
+    assert balanced.predict(X).mean() > 0.2
+    assert public.predict(X).mean() > 0.2
+    np.testing.assert_allclose(balanced.counts_, np.bincount(y), rtol=0.2)
+
+
+def test_a_missing_cell_is_information(noise: None) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(6000, 2))
+    y = (rng.random(6000) < 0.3).astype(int)
+    X[(y == 1) & (rng.random(6000) < 0.6), 1] = np.nan
+    fitted = classifier(epsilon=2.0).fit(X, y)
+    assert roc_auc_score(y, fitted.decision_function(X)) > 0.75
+
+
+def test_a_table_with_categories_is_crossed_and_stored(noise: None, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 4000), "ward": rng.choice(["e", "w"], 4000)})
+    ill = np.where((frame["age"] > 54) == (frame["ward"] == "e"), "yes", "no")
+    facts = {"age": (18, 90), "ward": ["e", "w"], "ill": ["no", "yes"]}
+    fitted = classifier(bounds=TableBounds.from_dict(facts, target="ill")).fit(frame, ill)
+    assert fitted.score(frame, ill) > 0.85
+    odd = pd.DataFrame({"age": [30.0, None], "ward": ["Atlantis", None]})
+    assert fitted.predict_proba(odd).shape == (2, 2)
+    sfumato.save(fitted, tmp_path / "m.sfumato")
+    again = sfumato.load(tmp_path / "m.sfumato")
+    np.testing.assert_array_equal(again.predict_proba(frame), fitted.predict_proba(frame))
+
+
+def test_few_rows_of_many_columns_are_told_apart(noise: None) -> None:
+    """Where most eigenvalues of the moment are noise, rows must not shrink beside the constant."""
+    X, y = load_breast_cancer(return_X_y=True)
+    bounds = Bounds(lower=0.0, upper=(1.3 * X.max(axis=0)).tolist(), labels=[0, 1])
+    fitted = classifier(n_steps=240, bounds=bounds).fit(X[:400], y[:400])
+    assert fitted.score(X[400:], y[400:]) > 0.85
+
+
+def test_probabilities_are_those_of_the_labels(noise: None) -> None:
+    rng = np.random.default_rng(9)
+    X = rng.uniform(-1, 1, size=(12_000, 2))
+    chance = 1 / (1 + np.exp(1 - 3 * X[:, 0]))
+    y = (rng.random(12_000) < chance).astype(int)
+    fitted = classifier(n_steps=120).fit(X[:8000], y[:8000])
+    found = fitted.predict_proba(X[8000:])[:, 1]
+    assert np.mean(np.abs(found - chance[8000:])) < 0.06
+    assert fitted.score_factor_ < 0.8  # clipped slopes make scores too large
+    np.testing.assert_array_equal(fitted.predict_by_costs(X[8000:], {1: 9.0}) == 1, found > 0.1)
+    for costs in ({1: -1.0}, {"yes": 1.0}, {0: 0.0, 1: 0.0}):
+        with pytest.raises(InvalidInputError, match="costs"):
+            fitted.predict_by_costs(X[:5], costs)
+    three = np.digitize(X[:, 0], [-0.3, 0.3])
+    three = np.where(rng.random(12_000) < 0.3, rng.integers(0, 3, 12_000), three)
+    bounds = Bounds(lower=-1.0, upper=1.0, labels=[0, 1, 2])
+    many = classifier(epsilon=2.0, n_steps=120, bounds=bounds).fit(X[:8000], three[:8000])
+    sure = many.predict_proba(X[8000:]).max(axis=1)
+    assert abs(sure.mean() - np.mean(many.predict(X[8000:]) == three[8000:])) < 0.1
+
+
+def test_labels_that_are_not_declared_are_noticed_by_released_counts(noise: None) -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, size=(3000, 2))
+    words = np.where(X[:, 0] > 0, "yes", "no")
+    with pytest.warns(UserWarning, match="not in the set"):
+        classifier(n_steps=5).fit(X, words)  # the bounds say 0 and 1
+    classifier(n_steps=5, epsilon=0.1).fit(X[:50], words[:50])  # too few to tell: nothing is said
+
+
+# Targets ------------------------------------------------------------------------------------------
+
+
+def test_curves_of_a_target_are_found(noise: None, waves: Split) -> None:
+    fitted = regressor(epsilon=2.0).fit(*waves)
+    assert fitted.score(*waves) > 0.85
+    assert fitted.guarantee_.epsilon <= 2.0
+    ends = fitted.predict_interval(waves[0], 0.9)
+    assert 0.8 < np.mean((ends[:, 0] <= waves[1]) & (waves[1] <= ends[:, 1])) < 0.99
+    frame = pd.DataFrame(waves[0], columns=["a", "b", "c"])
+    facts = {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1), "y": (-3, 3)}
+    bounds = TableBounds.from_dict(facts, target="y")
+    assert regressor(bounds=bounds, target_bounds=None).fit(frame, waves[1]).score(*waves) > 0.7
+
+
+def test_the_mean_of_a_skewed_target_is_right(noise: None) -> None:
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-1, 1, size=(10_000, 2))
+    y = rng.negative_binomial(0.5, 0.5 / (0.5 + np.exp(1 + X[:, 0])))
+    fitted = regressor(epsilon=3.0, target_bounds=(0, 80)).fit(X, y)
+    assert abs(fitted.predict(X).mean() - y.mean()) < 0.15 * y.mean()
+    assert fitted.score(X, y) > 0.05
+
+
+def test_nothing_is_made_of_nothing(noise: None) -> None:
+    rng = np.random.default_rng(7)
+    X, y = rng.uniform(-1, 1, size=(2000, 3)), rng.normal(size=2000)
+    assert regressor(epsilon=0.3).fit(X, y).score(X, y) > -0.3
+    y[:500], y[500] = np.nan, np.inf
+    assert np.isfinite(regressor().fit(X, y).predict(X)).all()
+
+
+def test_a_regression_has_pairs_too(noise: None) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(6000, 2))
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=6000)
+    apart, together = (
+        regressor(interactions=pairs, epsilon=2.0, target_bounds=(-2.0, 2.0)).fit(X, y)
+        for pairs in (False, True)
+    )
+    assert apart.score(X, y) < 0.1
+    assert together.score(X, y) > 0.6
+
+
+def test_the_line_is_that_of_least_squares(rng: np.random.Generator) -> None:
+    g = rng.uniform(-1, 1, 5000)
+    t = 0.2 + 0.5 * g + 0.1 * rng.normal(size=5000)
+    rows = np.column_stack([np.ones(5000), g, t])
+    level, slope, spread, _ = _target_line(rows.T @ rows, 1e-9, 10.0)
+    assert [level, slope, spread] == pytest.approx([0.2, 0.5, 0.1], abs=0.01)
+    assert _target_line(rows.T @ rows, 1e5, 10.0)[1] == 0  # all noise
+
+
+# What decides about the releases ------------------------------------------------------------------
+
+
+def test_a_public_number_of_rows_decides_about_knots_and_pairs(noise: None, crossed: Split) -> None:
+    X, y = crossed
+    replaced: dict[str, Any] = {"relation": "replace_one", "n_steps": 2}
+    few = classifier(**replaced).fit(X[:60], y[:60])
+    many = classifier(epsilon=3.0, **replaced).fit(X, y)
+    assert few.knots_.shape == (3, 5)
+    np.testing.assert_allclose(few.knots_[0], [0, 0.25, 0.5, 0.75, 1])
+    assert many.knots_.shape == (3, 9)
+    assert [0, 1] in many.pairs_.tolist()
+    assert classifier(expected_rows=60, n_steps=2).fit(X, y).knots_.shape == (3, 5)
+    assert classifier(knots="public", n_knots=3, **replaced).fit(X, y).knots_.shape == (3, 3)
+
+
+def test_a_secret_number_of_rows_decides_once_it_is_released(noise: None, crossed: Split) -> None:
+    X, y = crossed
+    few = classifier(epsilon=3.0, n_steps=2).fit(X[:40], y[:40])
+    many = classifier(epsilon=3.0, n_steps=2).fit(X, y)
+    assert few.guarantee_.events == many.guarantee_.events  # what is paid does not depend on rows
+    assert (few.knots_.shape, many.knots_.shape) == ((3, 5), (3, 9))
+    assert len(few.pairs_) == 0
+    assert [0, 1] in many.pairs_.tolist()
+
+
+@pytest.mark.parametrize("kind", [classifier, regressor])
+def test_released_numbers_alone_decide_what_is_used(crossed: Split, kind: Any) -> None:
+    """The releases of many records, played back on five, give the same model bit by bit."""
+    X, y = crossed
+    fresh = kind(n_steps=4, epsilon=3.0)
+    with seeded(0), taped() as tape:
+        many = clone(fresh).fit(X, y)
+    with taped(playback=tape):
+        few = clone(fresh).fit(X[:5], y[:5])
+    assert many.knots_.shape == (3, 9)
+    for name, value in vars(many).items():
+        if name.endswith("_") and isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(value, getattr(few, name), err_msg=name)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_contracts_with_pairs(relation: str) -> None:
+    X = 0.1 + 1e-3 * np.random.default_rng(0).normal(size=(60, 3))  # all but alike
+    model = classifier(relation=relation, interactions=True, knots="private", n_knots=5, n_steps=3)
+    # One column alike, two opposite: hats and products together are orthogonal.
+    at_bound = np.array([[-1.0] * 3, [1.0, 1.0, -1.0], [1.0] * 3, [np.nan, -1.0, 1.0]])
+    case = PrivateCase(model, X, (X[:, 0] > 0.1).astype(int), rows_at_bound=at_bound)
+    check_taint(case)
+    check_sensitivity(case)
+
+
+@pytest.mark.parametrize(
+    ("relation", "knots"), [("replace_one", "private"), ("add_or_remove_one", None)]
+)
+def test_contracts_where_targets_are_replaced_or_counted(relation: str, knots: str | None) -> None:
+    near = np.array([0.137, -0.211]) + 1e-4 * np.random.default_rng(0).normal(size=(200, 2))
+    model = regressor(
+        relation=relation,
+        n_knots=5,
+        n_steps=20,
+        knots=knots,
+        max_gradient_norm=0.05,  # so small that both targets are clipped
+        target_bounds=(0.0, 1.0),
+    )
+    ends = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    y = (np.arange(200) > 90).astype(float)
+    case = PrivateCase(model, near, y, rows_at_bound=ends)
+    check_taint(case)
+    check_sensitivity(case)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n_knots": 8}, "n_knots"),
+        ({"knots": "secret"}, "knots"),
+        ({"interactions": "some"}, "interactions"),
+        ({"class_weight": "fair"}, "class_weight"),
+        ({"class_weight": {0: -1.0}}, "not negative"),
+        ({"largest_weight": 0.5}, "largest_weight"),
+        ({"max_gradient_norm": 3.0}, "max_gradient_norm"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"bounds": Bounds(lower=-1, upper=1, labels=[1])}, "one class"),
+        ({"bounds": Bounds(norm=2.0, labels=[0, 1])}, "range of each column"),
+        ({"target_bounds": None}, "target_bounds"),
+        ({"target_bounds": (1, 0)}, "lower first"),
+    ],
+)
+def test_bad_settings_are_refused(curved: Split, options: dict[str, Any], words: str) -> None:
+    model = regressor(**options) if "target_bounds" in options else classifier(**options)
+    with pytest.raises((InvalidInputError, MissingBoundsError), match=words):
+        model.fit(*curved)
+
+
+# Explanations -------------------------------------------------------------------------------------
+
+
+def synthetic(seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n_rows, 4))
+    truth = np.sin(3 * X[:, 0]) + np.abs(X[:, 1]) + 0.5 * X[:, 2]
+    return X, truth, rng.random(n_rows)
+
+
+def noiseless_coef(model: Any, X: np.ndarray, y: np.ndarray, tape: Any) -> np.ndarray:
+    """The same descent from the same knots and moment in plain doubles, without noise."""
+    counts, moment = tape.releases[0].output, tape.releases[2].output
+    mechanism = tape.releases[3].mechanism
+    hats = model._pair_rows.hats
+    z, n_rows = hats(X), float(np.maximum(counts, 1).sum())
+    noise = math.sqrt(tape.releases[2].mechanism.variance())
+    white, steepest = whitened_rows(moment, noise, n_rows, DEFAULT_SQUARE)
+    projection, radius = white.projection, white.radius
+    u = z @ projection
+    u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), radius)
+    rows = np.column_stack([u, np.full(len(u), CONSTANT)]) / math.sqrt(1 + CONSTANT**2)
+    noise = math.sqrt(model.n_steps * mechanism.variance()) / n_rows
+    clip = model.max_gradient_norm
+    rate = min(1.6 * 0.1 / noise, 4 / steepest, 32.0 / clip)
+    weights, move, total = np.zeros(rows.shape[1]), 0.0, 0.0
+    for step in range(model.n_steps):
+        slopes = np.clip(1 / (1 + np.exp(-rows @ weights)) - y, -clip, clip)
+        move = 0.9 * move - rate * (slopes @ rows) / n_rows
+        weights = weights + move
+        total = total + weights * (step >= model.n_steps // 2)
+    weights = total / (model.n_steps - model.n_steps // 2)
+    length = radius * math.sqrt(1 + CONSTANT**2) * math.sqrt(X.shape[1])
+    return projection @ weights[:-1] / length * model.score_factor_
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_bands_cover_the_fit_without_noise(epsilon: float) -> None:
+    covered, widths = [], []
+    for seed in range(5):
+        X, truth, uniform = synthetic(seed, 3000)
+        y = (uniform < 1 / (1 + np.exp(-2 * truth))).astype(int)
+        model = classifier(epsilon=epsilon, n_knots=5, interactions=False)
+        with seeded(seed), taped() as tape:
+            model.fit(X, y)
+        exact, explanation = noiseless_coef(model, X, y, tape), model.explain()
+        for i, part in enumerate(model._pair_rows.hats.slices):
+            curve = explanation[f"x{i}"]
+            off = curve.curve[0] - (exact[part] - exact[part] @ model.hat_means_[part])
+            covered.append(bool((np.abs(off) <= curve.band[0] + 1e-9).all()))
+            widths.append(np.abs(off).max() / curve.band[0].max())
+    assert np.mean(covered) >= 0.95  # of 20 columns: one may be missed
+    assert np.median(widths) > 0.1  # and bands are not merely wide
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_curves_of_a_known_truth_lie_in_their_bands(epsilon: float) -> None:
+    covered = []
+    for seed in range(3):
+        X, truth, uniform = synthetic(seed, 6000)
+        model = regressor(epsilon=epsilon, n_steps=100, n_knots=9, interactions=False)
+        with seeded(seed):
+            explanation = model.fit(X, truth + 0.2 * (uniform - 0.5)).explain()
+        shapes = (lambda x: np.sin(3 * x), np.abs, lambda x: x / 2, lambda x: 0 * x)
+        for i, shape in enumerate(shapes):
+            curve = explanation[f"x{i}"]
+            centred = shape(np.array(curve.values)) - shape(X[:, i]).mean()
+            covered.append(bool((np.abs(curve.curve[0] - centred) <= curve.band[0]).all()))
+    assert np.mean(covered) >= 0.95, covered  # all of 12, then
+
+
+def test_what_matters_comes_first_and_can_be_stored(noise: None) -> None:
+    X, truth, uniform = synthetic(0, 6000)
+    y = (uniform < 1 / (1 + np.exp(-3 * truth))).astype(int)
+    model = classifier(epsilon=3.0).fit(X, y)
+    explanation = model.explain()
+    assert explanation.curves[0].name == "x0"
+    assert explanation["x3"].importance < explanation["x0"].importance / 3
+    assert explanation.scores == ("the score of 1",)
+    assert "sampling error" in json.dumps(explanation.to_dict())
+    assert "importance" in str(explanation)
+    assert len(plot_explanation(explanation, n_columns=4).axes) == 6
+    for curve in explanation.curves:
+        part = model._pair_rows.hats.slices[int(curve.name[1])]
+        assert curve.curve[0] @ model.hat_means_[part] == pytest.approx(0, abs=1e-9)
+    for coverage in (0.0, 2.0):
+        with pytest.raises(InvalidInputError, match="coverage"):
+            model.explain(coverage)
+
+
+def test_truth_values_have_no_knots_and_dates_are_drawn_as_dates(rng: np.random.Generator) -> None:
+    days = {"lower": date(2020, 1, 1), "upper": date(2024, 12, 31), "parts": ["time"]}
+    facts = {"smoker": bool, "admitted": {"type": "date32[day]", **days}, "ill": ["no", "yes"]}
+    start = pd.Timestamp("2020-01-01")
+    table = pd.DataFrame(
+        {
+            "smoker": rng.random(500) < 0.4,
+            "admitted": start + pd.to_timedelta(rng.integers(0, 1800, 500), "D"),
+        }
+    )
+    label = np.where(table["smoker"], "yes", "no")
+    bounds = TableBounds.from_dict(facts, target="ill")
+    model = PrivateAdditiveClassifier(epsilon=np.inf, bounds=bounds).fit(table, label)
+    assert model.score(table, label) > 0.95
+    explanation = model.explain()
+    assert explanation["smoker"].values == (False, True)
+    assert not explanation["smoker"].is_number
+    dates = {each["name"]: each["values"] for each in explanation.to_dict()["curves"]}
+    assert dates["admitted.time"][0] == "2020-01-01"
+    assert ">2020-01-01<" in column_curve(explanation["admitted.time"], key="k")
+    (axis,) = [a for a in plot_explanation(explanation).axes if a.get_title() == "admitted.time"]
+    ticks = [axis.xaxis.get_major_formatter()(place) for place in axis.get_xticks()]
+    assert any(tick.startswith("202") for tick in ticks)

@@ -1,0 +1,272 @@
+"""Rows of additive models: hats, pairs and places against literal loops, and how far sums move."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from datetime import date
+
+import numpy as np
+import pytest
+
+from sfumato.exceptions import MissingBoundsError
+from sfumato.ledger.receipt import prepay
+from sfumato.mechanisms.exponential import QuantileMechanism
+from sfumato.models.additive_rows import (
+    HatRows,
+    HatSums,
+    PairRows,
+    PublicColumns,
+    SideMeans,
+    Sides,
+    clear_means,
+    clear_odds,
+    column_orders,
+    knots_at,
+    public_knots,
+)
+from sfumato.privacy.calibrate import gaussian_mu_beside
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
+from sfumato.sums.counts import EDGES, PlaceCounts
+from sfumato.sums.records import ArrayRecords
+from sfumato.tables import TableBounds
+from sfumato.tables.bounds import Bounds
+
+COLUMNS = PublicColumns(
+    ("age", "town", "pay"), (0.0, 0.0, -5.0), (100.0, 3.0, 5.0), (None, ("a", "b", "c"), None)
+)
+HATS = HatRows(COLUMNS, np.array([[0.0, 0.25, 1.0], [0.0, 0.5, 1.0]]))
+ORDERS = np.array([-1, 0, 1, 0.5, -1, 1, -1, 0, 1], dtype=float)
+PAIRS = PairRows(HATS, ORDERS, np.array(list(itertools.combinations(range(3), 2))))
+
+
+@pytest.fixture
+def cells(rng: np.random.Generator) -> np.ndarray:
+    found = np.column_stack(
+        [rng.uniform(-20, 120, 400), rng.integers(-1, 5, 400), rng.uniform(-7, 7, 400)]
+    ).astype(float)
+    found[rng.random(found.shape) < 0.1] = np.nan
+    found[0] = [np.inf, np.inf, -np.inf]
+    return found
+
+
+def literal(row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The hats of height 1 of a record, and its number in each column."""
+    hats, numbers = np.zeros(9), np.zeros(3)
+    for i, low, high, knots, start in (
+        (0, 0, 100, HATS.knots[0], 0),
+        (2, -5, 5, HATS.knots[1], 6),
+    ):
+        if np.isfinite(row[i]):
+            place = min(max((row[i] - low) / (high - low), 0), 1)
+            for k in range(3):
+                hats[start + k] = np.interp(place, knots, np.eye(3)[k])
+            numbers[i] = np.interp(place, knots, ORDERS[start : start + 3])
+    if row[1] in (0, 1, 2):
+        hats[3 + int(row[1])] = 1
+        numbers[1] = ORDERS[3 + int(row[1])]
+    return hats, numbers
+
+
+def test_hats_and_products_are_those_of_a_literal_loop(cells: np.ndarray) -> None:
+    hats, numbers = (np.array(each) for each in zip(*map(literal, cells), strict=True))
+    np.testing.assert_allclose(HATS(cells), hats / math.sqrt(3), atol=2.0**-25)
+    products = np.column_stack([numbers[:, a] * numbers[:, b] for a, b in PAIRS.pairs])
+    together = np.hstack([hats / math.sqrt(6), products / math.sqrt(6)])  # three pairs: w = 1/2
+    np.testing.assert_allclose(PAIRS(cells), together, atol=2.0**-24)
+    beside = np.column_stack([cells, np.full(len(cells), 7.0)])  # a target is no part of a row
+    np.testing.assert_array_equal(PAIRS(beside), PAIRS(cells))
+
+
+@pytest.mark.parametrize("rows", [HATS, PAIRS])
+def test_rows_lie_in_the_unit_ball(rows: HatRows | PairRows, cells: np.ndarray) -> None:
+    assert (np.sum(rows(cells) ** 2, axis=1) <= 1).all()
+    corner = rows(np.array([[100.0, 2.0, 5.0]]))
+    assert float(np.sum(corner**2)) == pytest.approx(1, abs=1e-6)
+
+
+def test_columns_are_read_from_bounds() -> None:
+    told = {
+        "age": (0, 120),
+        "town": ["x", "y"],
+        "gain": {"lower": 0, "upper": 1000, "log": True},
+        "income": {"lower": 1.0, "upper": 10_000.0, "log": True},
+        "smoker": bool,
+        "seen": {
+            "type": "date32[day]",
+            "lower": date(2020, 1, 1),
+            "upper": date(2024, 12, 31),
+            "parts": ["time"],
+        },
+    }
+    columns = PublicColumns.of(TableBounds.from_dict(told), ())
+    assert columns.names == ("age", "town", "gain", "income", "smoker", "seen.time")
+    assert columns.numeric == (0, 2, 3, 5)
+    assert columns.categories[4] == (False, True)
+    assert columns.upper[2] == pytest.approx(np.log1p(1000))
+    ends = np.array([0.0, 1.0])
+    assert columns.values(5, ends) == (date(2020, 1, 1), date(2024, 12, 31))
+    assert columns.values(3, np.array([0.0, 0.5, 1.0])) == pytest.approx((1.0, 100.0, 10_000.0))
+    assert columns.values(2, ends) == pytest.approx((0.0, 1000.0))
+    with pytest.raises(MissingBoundsError, match="range of each column"):
+        PublicColumns.of(Bounds(norm=1.0), ("u",))
+
+
+# The choice of pairs ------------------------------------------------------------------------------
+
+
+def test_sums_of_hats_move_as_paid_for(cells: np.ndarray) -> None:
+    statistic, z = HatSums(2, 9), HATS(cells[:60])
+    terms = [statistic.add_up(row[None], np.array([code])).ravel() for row in z for code in (0, 1)]
+    apart = max(np.linalg.norm(a - b) for a in terms for b in terms)
+    replaced, added = (statistic.term_sensitivity(each) for each in Relation)
+    assert 0.99 * math.sqrt(2) < apart <= replaced
+    assert 0.99 < max(np.linalg.norm(term) for term in terms) <= added
+    rows = np.array([[0.5, 0.0, -1.0], [0.25, 0.25, 2.0], [0.5, 0.5, np.nan]])
+    found = HatSums(2, 2, has_target=True).add_up(rows, np.zeros(3, dtype=np.intp))
+    np.testing.assert_array_equal(found, [[0.5, 0.0], [0.25, 0.25]])  # none for a missing target
+
+
+def test_categories_are_ordered_by_their_share_of_a_class() -> None:
+    sums = np.ones((2, HATS.width)) * 100
+    sums[:, 3:6] = [[300, 100, 200], [100, 300, 200]]
+    orders, strengths = column_orders(HATS, sums, noise=1.0)
+    np.testing.assert_allclose(orders[:3], [-1, 0, 1])
+    np.testing.assert_allclose(np.abs(orders[3:6]), [1, 1, 0], atol=1e-2)
+    assert orders[3] == -orders[4]
+    assert strengths.argmax() == 1
+
+
+def test_pairs_are_counted_by_their_sides(cells: np.ndarray, rng: np.random.Generator) -> None:
+    target = np.where(np.arange(400) == 7, np.nan, rng.normal(size=400))
+    sides = Sides(HATS, ORDERS, (0, 1, 2), has_target=True)
+    rows = sides(np.column_stack([HATS(cells), target]))
+    found = SideMeans(3).add_up(rows, np.zeros(400, dtype=np.intp))
+    numbers = np.array([literal(row)[1] for row in cells])
+    both = (numbers[:, 0] > 0) & (numbers[:, 1] > 0) & ~np.isnan(target)
+    assert found.shape == (3, 2, 2, 2)
+    assert found[0, 1, 1, 0] == both.sum() > 20
+    assert found[0, 1, 1, 1] == pytest.approx(np.clip(target[both] / 2, -1, 1).sum(), abs=1e-2)
+    assert found[0, ..., 0].sum() == 399  # all but the one without a target
+
+
+def test_sums_of_sides_move_as_paid_for() -> None:
+    statistic, codes = SideMeans(3), np.zeros(1, dtype=np.intp)
+    corners = np.array(list(itertools.product([0, 1], [0, 1], [0, 1], [-1.0, 1.0, np.nan])))
+    terms = [statistic.add_up(row[None], codes).ravel() for row in corners]
+    alone = max(np.linalg.norm(term) for term in terms)
+    apart = max(np.linalg.norm(a - b) for a in terms for b in terms)
+    assert alone == pytest.approx(statistic.term_sensitivity(Relation.ADD_OR_REMOVE_ONE), rel=1e-4)
+    assert apart == pytest.approx(statistic.term_sensitivity(Relation.REPLACE_ONE), rel=1e-4)
+
+
+def test_the_pair_that_changes_odds_or_means_is_clear() -> None:
+    alone = np.array([[[40.0, 60], [60, 40]], [[60, 40], [80, 20]]]) * 100  # no cross: odds add up
+    alone[1, 1] = [7714, 2286]
+    crossed = np.array([[[80.0, 20], [20, 80]], [[20, 80], [80, 20]]]) * 100
+    clear = clear_odds([np.full((2, 2, 2), 5000.0), alone, crossed], noise=5.0)
+    assert clear[0] == 0
+    assert clear[1] < 3 < 30 < clear[2]
+    means = np.full((3, 2, 2, 2), 1000.0)
+    means[..., 1] = 0.0
+    means[1, ..., 1] = [[0, 200], [200, 400]]  # each alone
+    means[2, ..., 1] = [[200, 0], [0, 200]]
+    clear = clear_means(means, 5.0)
+    assert clear[:2].tolist() == [0, 0]
+    assert clear[2] > 5
+
+
+# Knots --------------------------------------------------------------------------------------------
+
+
+def law_of_level(parts: list[np.ndarray], epsilon: float, moved: float) -> dict[tuple, float]:
+    """Probabilities of all joint cuts of one level, from the definition."""
+    laws = []
+    for counts in parts:
+        scores = [-abs(counts[:k].sum() - counts[k:].sum()) for k in range(1, len(counts))]
+        weights = np.exp(epsilon * np.array(scores) / (2 * moved))
+        laws.append(weights / weights.sum())
+    places = itertools.product(*(range(len(law)) for law in laws))
+    return {p: math.prod(law[i] for law, i in zip(laws, p, strict=True)) for p in places}
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_a_level_has_bounded_range(relation: Relation) -> None:
+    """All small tables, all neighbours: the log ratio of the joint law stays in a range epsilon."""
+    epsilon, moved = 0.7, 2.0 if relation is Relation.REPLACE_ONE else 1.0
+    largest = 0.0
+    for counts in itertools.product(range(3), repeat=6):
+        cells = np.array(counts, dtype=float)
+        here = law_of_level([cells[:3], cells[3:]], epsilon, moved)
+        for i, j in itertools.product(range(6), repeat=2):
+            other = cells.copy()
+            other[i] += 1
+            if relation is Relation.REPLACE_ONE:
+                if cells[j] == 0:
+                    continue
+                other[j] -= 1
+            there = law_of_level([other[:3], other[3:]], epsilon, moved)
+            ratios = [math.log(here[p] / there[p]) for p in here]
+            largest = max(largest, max(ratios) - min(ratios))
+    assert 0.95 * epsilon <= largest <= epsilon * (1 + 1e-9)
+
+
+def test_cuts_follow_the_law(noise: None) -> None:
+    counts = np.array([[3.0, 0.0, 1.0, 4.0]])
+    mechanism = QuantileMechanism(1.0, 1.2, 1, 1)
+    drawn = [int(mechanism.release(counts, ledger=None)[0, 0]) for _ in range(4000)]
+    law = law_of_level([counts[0]], 1.2, 1.0)
+    for (place,), chance in law.items():
+        found = np.mean(np.array(drawn) == place + 1)
+        assert abs(found - chance) < 5 * math.sqrt(chance * (1 - chance) / 4000)
+    few = QuantileMechanism(1.0, 1.0, 1, 3).release(np.array([[1.0, 2.0]]), ledger=None)
+    assert np.count_nonzero(~np.isnan(few)) == 1  # two cells are not cut further
+
+
+def test_counts_are_those_of_a_literal_loop(rng: np.random.Generator) -> None:
+    places = rng.uniform(size=(500, 3))
+    places[:40, 1], places[40:60, 1], places[60:80, 1] = np.nan, 0.0, 1.0
+    counts = PlaceCounts((1,)).add_up(places, np.zeros(500, dtype=np.intp))
+    expected = np.zeros_like(counts)
+    for place in places[40:, 1]:
+        expected[0, sum(1 for edge in EDGES if edge <= place)] += 1
+    np.testing.assert_array_equal(counts, expected)
+
+
+def test_knots_lie_at_quantiles(noise: None, rng: np.random.Generator) -> None:
+    places = np.column_stack([rng.beta(1, 30, 20_000), np.where(rng.random(20_000) < 0.9, 0, 0.5)])
+    records = ArrayRecords(places, relation="add_or_remove_one")
+    mechanism = QuantileMechanism(1.0, 0.05, 2, 3)
+    receipt = prepay(None, mechanism.event())
+    knots = knots_at(records.release(PlaceCounts((0, 1)), mechanism, receipt))
+    assert receipt.unused() == ()
+    assert (np.diff(knots, axis=1) > 0).all()
+    assert knots[:, [0, -1]].tolist() == [[0, 1], [0, 1]]
+    shares = np.searchsorted(np.sort(places[:, 0]), knots[0, 1:-1]) / 20_000
+    np.testing.assert_allclose(shares, np.arange(1, 8) / 8, atol=0.1)
+    assert np.count_nonzero(knots[1] > 0.5) >= 2  # equal values do not swallow the knots
+
+
+def test_knots_without_a_cut_are_public() -> None:
+    knots = knots_at(np.array([[np.nan, 1.0, np.nan]]))
+    np.testing.assert_allclose(knots[0], [0, EDGES[0] / 2, EDGES[0], (1 + EDGES[0]) / 2, 1])
+    squares, even = public_knots(COLUMNS, 2)
+    np.testing.assert_allclose(even, [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(squares, [0, 1 / 16, 1 / 4, 9 / 16, 1])
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 1e6])
+def test_gaussian_releases_get_what_the_cuts_leave(epsilon: float) -> None:
+    whole = mu_from_budget(epsilon, 1e-5)
+    cuts = RepeatedEvent(BoundedRangeEvent(2 * whole * math.sqrt(0.05 / 18)), 18)
+    relation = Relation.ADD_OR_REMOVE_ONE
+    mu = gaussian_mu_beside((cuts,), epsilon=epsilon, delta=1e-5, relation=relation)
+    gaussians = [GaussianEvent(1 / (mu * math.sqrt(share))) for share in (0.3, 0.6, 0.1)]
+    assert epsilon_spent([cuts, *gaussians], 1e-5, relation) <= epsilon
+    assert mu**2 > 0.9 * whole**2
+    if epsilon < 100:
+        more = GaussianEvent(1 / (1.01 * mu))
+        assert epsilon_spent([cuts, more], 1e-5, relation) > epsilon
