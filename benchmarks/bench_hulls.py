@@ -1,7 +1,7 @@
 """Kernel affine hulls on the CPU: ``python -m benchmarks.bench_hulls [PART ...]``.
 
 sizes   one hull on Gaussian rows of the sizes of the paper's Table 11; set OMP_NUM_THREADS=1
-oracle  against the formulas as printed (tests/hulls/literal.py), one branch of digits
+oracle  against the formulas as printed (tests/models/literal_hulls.py), one branch of digits
 mnist   all 60,000 + 10,000 digits: fit, exact and pruned prediction, accuracy, memory
 growth  time of fit against the number of rows at a fixed branch size
 """
@@ -40,7 +40,7 @@ def sizes() -> None:
 
 
 def oracle() -> None:
-    from tests.hulls.literal import LiteralDeepHull
+    from tests.models.literal_hulls import LiteralDeepHull
 
     X, y, queries, _ = mnist()
     rows, queries = X[y == 8][:1000].astype(float), queries[:1000].astype(float)

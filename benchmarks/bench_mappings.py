@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.recording import best_of, mnist, peak_gib, timed, write
 from sfumato import MembershipClassifier
-from sfumato.models.mapping_layers import fit_branch, layer_outputs
-from tests.mappings import literal
+from sfumato.models.mappings import fit_branch, layer_outputs
+from tests.models import literal_mappings as literal
 
 N_LAYERS = 5
 

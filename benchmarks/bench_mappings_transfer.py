@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 from sklearn.svm import LinearSVC
 
 from benchmarks.recording import RESULTS, mnist, timed, write
@@ -104,17 +103,17 @@ def tried(
     **parameters: Any,
 ) -> dict[str, Any]:
     """Learn one target and return its accuracy on test rows, with what decided."""
-    if not isinstance(source, Path):
+    if isinstance(source, PrintedTransfer):
         fitted = source.set_params(random_state=seed, **parameters)
         _, time = timed(lambda: fitted.fit_target(target, known))
     else:
-        model = PrivateTransferClassifier(delta=DELTA, random_state=seed, **parameters)
-        fitted, time = timed(lambda: model.fit_target(source, target, known))
+        kind = PrivateTransferClassifier if isinstance(source, Path) else EntryTransfer
+        model = kind(delta=DELTA, random_state=seed, **parameters)
+        fitted, time = timed(lambda: model.fit(source, None, target, known))
     return {
         "accuracy": round(float(np.mean(fitted.predict(test) == y_test)), 4),
         "start": getattr(fitted, "start_", "labels"),
         "source_weight": round(float(getattr(fitted, "source_weight_", 0.0)), 3),
-        "winners": fitted.winners(test[:1000]),
         "fit_cpu_s": round(time["cpu_s"], 1),
     }
 
@@ -261,64 +260,7 @@ def _office_pair(S: Rows, s: Rows, T: Rows, t: Rows, first: str) -> dict[str, fl
     return {name: round(float(np.mean(each)), 4) for name, each in found.items()}
 
 
-def averaged(rows: Rows, side: int, to: int) -> Rows:
-    """Bring square images to fewer pixels, averages over areas: public, row by row."""
-    ends = np.arange(to + 1) * side / to
-    pixels = np.arange(side)
-    shared = np.minimum(ends[1:, None], pixels + 1) - np.maximum(ends[:-1, None], pixels)
-    weights = np.maximum(shared, 0) * to / side
-    return (weights @ rows.reshape(-1, side, side) @ weights.T).reshape(-1, to * to)
-
-
-def several(asked: str = "") -> None:  # noqa: ARG001 - has no further parts
-    """MNIST and USPS to the digits of scikit-learn, all 8 x 8, 3 labels per class, epsilon 1."""
-    X, y, _, _ = mnist()
-    U, u, _, _ = usps()
-    middle = X.reshape(-1, 28, 28)[:, 4:24, 4:24].reshape(-1, 400)
-    D, d = load_digits(return_X_y=True)
-    target = unit(D)
-    bounds = Bounds(norm=1.0, labels=DIGITS)
-    shared = {"bounds": bounds, "epsilon": 1.0}
-    files = {
-        "MNIST": released(unit(averaged(middle, 20, 8)), y, "mnist-8", **shared)[0],
-        "USPS": released(unit(averaged(U, 16, 8)), u, "usps-8", **shared)[0],
-    }
-    ways: dict[str, list[Path]] = {name: [file] for name, file in files.items()}
-    ways["MNIST and USPS"] = list(files.values())
-    found: dict[str, list[float]] = {name: [] for name in (*ways, "target alone")}
-    for seed in SEEDS:
-        learned = np.random.default_rng(seed).permutation(len(d))[:1000]
-        test = np.setdiff1d(np.arange(len(d)), learned)
-        known = few_labels(d[learned], 3, seed)
-        for name in found:
-            model = PrivateTransferClassifier(
-                delta=DELTA, random_state=seed, use_source=name in ways
-            )
-            model.fit_target(ways.get(name, [files["USPS"]]), target[learned], known)
-            found[name].append(float(np.mean(model.predict(target[test]) == d[test])))
-            print(seed, name, round(found[name][-1], 4), flush=True)
-    numbers = [
-        {
-            "sources": name,
-            "accuracy": round(float(np.mean(each)), 4),
-            "accuracy_std": round(float(np.std(each)), 4),
-            "runs": [round(one, 4) for one in each],
-        }
-        for name, each in found.items()
-    ]
-    write(
-        "mappings_several_sources",
-        numbers,
-        seed=0,
-        unit="record",
-        epsilon=1.0,
-        labels_a_class=3,
-        target="the digits of scikit-learn, 1000 rows to learn from and 797 to test",
-    )
-
-
 PARTS = {
-    "several": several,
     "labels": labels_curve,
     "paper": paper_tables,
     "usps_mnist": usps_to_mnist,

@@ -97,7 +97,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "mappings_labels": "few labels",
             "mappings_paper": "the paper's Tables 1 and 2",
             "mappings_usps_mnist": "USPS to MNIST",
-            "mappings_several_sources": "two sources",
             "mappings_office": "Office+Caltech10",
         },
     ),

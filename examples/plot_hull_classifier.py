@@ -12,7 +12,7 @@ show the smallest distance, and the lines show where the label changes.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sfumato.models.hulls import AffineHullClassifier, plot_distance
+from sfumato import AffineHullClassifier
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, np.pi, 100)
@@ -26,9 +26,12 @@ y = np.repeat(["upper", "lower", "corner"], 100)
 # Fit, and draw distance and borders
 # ----------------------------------
 model = AffineHullClassifier(n_components=2, n_layers=2, random_state=0).fit(X, y)
-ax = plot_distance(model, X, n_grid=150)
-sides = [np.linspace(*limits, 150) for limits in (ax.get_xlim(), ax.get_ylim())]
+sides = np.linspace(X.min(axis=0) - 0.1, X.max(axis=0) + 0.1, 150).T
 grid = np.stack(np.meshgrid(*sides), axis=-1)
+least = model.distances(grid.reshape(-1, 2)).min(axis=1).reshape(150, 150)
+ax = plt.gca()
+plt.colorbar(ax.pcolormesh(*sides, np.ma.masked_invalid(least)), label="distance to the image")
+ax.plot(*X.T, "w+", ms=4)
 labels = np.searchsorted(model.classes_, model.predict(grid.reshape(-1, 2))).reshape(150, 150)
 ax.contour(grid[..., 0], grid[..., 1], labels, levels=[0.5, 1.5], colors="red")
 ax.set_title(f"training accuracy {model.score(X, y):.3f}")

@@ -13,7 +13,7 @@ image.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sfumato.models.hulls import KernelAffineHull, plot_distance, plot_image
+from sfumato import KernelAffineHull
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, 2 * np.pi, 200)
@@ -31,8 +31,15 @@ shapes = {"ring": ring, "wave": wave, "blobs": blobs}
 fig, axes = plt.subplots(3, 2, figsize=(8, 10), layout="constrained")
 for (title, rows), (left, right) in zip(shapes.items(), axes, strict=True):
     hull = KernelAffineHull(n_components=2).fit(rows)
-    plot_image(hull, rows, ax=left, n_grid=100)
+    low, high = rows.min(axis=0) - 0.1, rows.max(axis=0) + 0.1
+    sides = np.linspace(low, high, 100).T
+    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    distances = hull.distance(grid)
+    left.plot(*hull.transform(grid)[np.isfinite(distances)].T, ".", c="tab:orange", ms=1)
+    left.plot(*rows.T, "k+", ms=4)
     left.set_title(f"{title}: image, λ* = {hull.regularization_:.2f}")
-    plot_distance(hull, rows, ax=right, n_grid=100)
+    picture = right.pcolormesh(*sides, np.ma.masked_invalid(distances.reshape(100, 100)))
+    fig.colorbar(picture, ax=right)
+    right.plot(*rows.T, "w+", ms=4)
     right.set_title("distance")
 plt.show()

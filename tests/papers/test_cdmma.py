@@ -92,33 +92,32 @@ class Fake:
     def __init__(self, **parameters: Any) -> None:
         self.parameters = parameters
 
-    def fit(self, source: Any, y: Any) -> Self:
-        Fake.calls.append(("source", self.parameters["random_state"]))
+    def fit(self, source: Any, y: Any, target: Any = None, known: Any = None) -> Self:
+        if y is not None:
+            Fake.calls.append(("source", self.parameters["random_state"]))
+        if target is not None:
+            Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
         return self
 
     def fit_predict(self, source: Any, y: Any, target: Any, known: Any) -> np.ndarray:
         self.fit(source, y)
-        return np.full(len(target), np.unique(y)[0])
+        self.classes_ = np.unique(y)
+        return np.full(len(target), self.classes_[0])
 
-    def winners(self, rows: Any) -> dict[str, int]:
-        return {"target": 30, "source": 10}
-
-    def export_source(self, path: Path) -> None:
-        path.write_bytes(b"")
-
-    def fit_target(self, path: Path, target: Any, known: Any) -> Self:
-        assert path.exists()
-        Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
-        return self
+    def terms(self, rows: Any) -> dict[str, np.ndarray]:
+        return {"target": np.zeros((len(rows), 2))}
 
     def predict(self, rows: Any) -> np.ndarray:
         return np.zeros(len(rows), dtype=int)
 
 
 class PrintedFake(Fake):
-    """The same for systems at entry level, whose source stays in memory."""
+    """The same for the printed system."""
 
-    def fit_target(self, target: Any, known: Any) -> np.ndarray:  # type: ignore[override]
+    def winners(self, rows: Any) -> dict[str, int]:
+        return {"target": 30, "source": 10}
+
+    def fit_target(self, target: Any, known: Any) -> np.ndarray:
         Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
         return np.full(len(target), np.unique(known)[1])
 
@@ -128,7 +127,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
     Fake.calls = []
     for module in (mappings, mappings_office):
         monkeypatch.setattr(module, "PrintedTransfer", PrintedFake)
-        monkeypatch.setattr(module, "EntryTransfer", PrintedFake)
+        monkeypatch.setattr(module, "EntryTransfer", Fake)
     monkeypatch.setattr(mappings, "PrivateTransferClassifier", Fake)
     return Fake
 

@@ -32,7 +32,7 @@ from sfumato.papers.kahm.entries import plan_branches
 from sfumato.papers.kahm.smoothing import Stop, fabricate_rows
 from sfumato.privacy.guarantee import Status
 from sfumato.tables import TableBounds
-from tests.hulls.literal import LiteralDeepHull
+from tests.models.literal_hulls import LiteralDeepHull
 
 BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(3))
@@ -186,7 +186,7 @@ def test_accuracy_at_a_generous_budget(three: Data) -> None:
     known = np.where(np.arange(len(y)) < 30, y, -1)
     for _ in range(2):  # any number of targets
         with pytest.warns(UserWarning, match="target is not protected"):
-            source.fit_target(X, known)
+            source.fit(source, None, X, known)
     assert source.score(X, y) > 0.9
     assert "target are not protected" in str(source.guarantee_)
 

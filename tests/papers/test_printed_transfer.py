@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sfumato import Bounds, Ledger
 from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.models.transfer_target import Rounds, all_errors
+from sfumato.models.transfer import all_errors, fit_autoencoders
 from sfumato.papers.cdmma import PrintedTransfer
 from sfumato.papers.cdmma.digits import known_labels
 from sfumato.privacy.guarantee import Status
@@ -60,10 +60,13 @@ def test_the_target_part_runs_in_fewer_coordinates(digits: Digits) -> None:
     points = unlike @ fitted.target_directions_
     mapped = points @ fitted.source_directions_[:n_kept]  # (79)
     codes = np.searchsorted(fitted.classes_, found)
-    settings = {"n_layers": 2, "center": False, "dtype": "float32"}
-    wide, narrow = (Rounds((10,), False, 64, settings, np.random.RandomState(0)) for _ in range(2))
-    here = all_errors(narrow.model(points, codes, 10), points[:80], 10)
-    there = all_errors(wide.model(mapped, codes, 10), mapped[:80], 10)
+    here, there = (
+        fit_autoencoders(
+            fitted, np.random.RandomState(0), rows, codes, 10, width=64, n_layers=2, center=False
+        )
+        for rows in (points, mapped)
+    )
+    here, there = all_errors(here, points[:80], 10), all_errors(there, mapped[:80], 10)
     np.testing.assert_allclose(here, there, rtol=2e-3, atol=2e-4)  # single precision
 
 

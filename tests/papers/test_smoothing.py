@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.papers.kahm.smoothing import Stop, fabricate_groups, fabricate_rows, modelling_error
-from tests.hulls.literal import LiteralHull
+from tests.models.literal_hulls import LiteralHull
 
 
 def literal_fabrication(Y: np.ndarray, n: int, passes: int) -> np.ndarray:

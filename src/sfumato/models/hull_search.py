@@ -13,8 +13,10 @@ products per layer, and the input of the next layer is a slice of the image.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
 
@@ -137,9 +139,10 @@ def fit_branch(
     centred = centred * mask if rows.ndim > 2 else centred
 
     in_singles = quick and n_rows > 2 * (p + 1) and is_safe_in_singles(tau, n_rows)
-    find = _leading if in_singles else _principal
-    variances, basis, scores, leading = find(centred, count, square, n_components)
-    used = xp.clip(_count_positive(variances), max=n_components)
+    variances, basis, scores, leading = _directions(
+        centred, count, square, n_components, leading_only=in_singles
+    )
+    used = xp.clip(xp.sum(xp.astype(variances > 0, xp.int64), axis=-1), max=n_components)
     variances = variances[..., : max(1, int(xp.max(used)))]
     is_unused = xp.arange(variances.shape[-1], device=variances.device) >= used[..., None]
     deviations = xp.sqrt(xp.where(is_unused, xp.full_like(variances, xp.inf), variances))
@@ -206,60 +209,50 @@ def layer_width_scale(n_components: Any, layer: int, like: Array) -> Array:
     return xp.astype(xp.where(column < width, scale, xp.zeros_like(scale)), like.dtype)
 
 
-_Directions = tuple[Array, list[Array], Array, Array]
+def _directions(
+    centred: Array, count: Array, square: Array, n_components: int, *, leading_only: bool
+) -> tuple[Array, list[Array], Array, Array]:
+    """Return variances (descending), basis V, scores of the rows, and the leading of the scores.
 
-
-def _principal(centred: Array, count: Array, square: Array, n_components: int) -> _Directions:
-    """Return variances (descending), basis V and scores of all directions of non-zero variance.
-
-    The leading of the scores come a second time.
+    Of all directions of non-zero variance; or, for one branch, of the leading ones alone, where
+    the rows stay in the coordinates that they have (no basis).
     """
     xp = namespace_of(centred)
     n, p = centred.shape[-2:]
     transposed = xp.matrix_transpose(centred)
+    freedom = xp.clip(count - 1, min=1)[..., None]
     products = transposed @ centred if p <= n else centred @ transposed
-    if p <= n and is_accelerated(centred) and n_components < N_LEADING < p // 4:
+    if (
+        not leading_only
+        and p <= n
+        and is_accelerated(centred)
+        and n_components < N_LEADING < p // 4
+    ):
         # Some leading eigenvectors are found sooner than all; any others do as well behind them.
         found = leading_eigenvectors(products, n_components)
         if found is not None:
             basis = completed_basis(found[1])
             scores = centred @ basis
-            return found[0] / xp.clip(count - 1, min=1)[..., None], [basis], scores, scores
-    values, vectors = xp.linalg.eigh(products)
-    values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
-    floor = max(n, p) * EPSILON * values[..., 0] + SAME_POINT * square
-    values = xp.where(values > floor[..., None], values, xp.zeros_like(values))
-    rank = max(1, int(xp.max(_count_positive(values))))
-    values, vectors = values[..., :rank], vectors[..., :rank]
-    variances = values / xp.clip(count - 1, min=1)[..., None]
-    if p <= n:
-        scores = centred @ vectors
-        return variances, [vectors], scores, scores
-    singular = xp.sqrt(values)[..., None, :]
-    inverse = 1 / xp.where(singular > 0, singular, xp.full_like(singular, xp.inf))
-    scores = vectors * singular
-    return variances, [transposed, vectors * inverse], scores, scores
-
-
-def _leading(centred: Array, count: Array, square: Array, n_components: int) -> _Directions:
-    """Do as `_principal`, in the coordinates of the rows: only leading scores are turned."""
-    xp = namespace_of(centred)
-    p = centred.shape[-1]
-    products = xp.matrix_transpose(centred) @ centred
-    if isinstance(products, np.ndarray):
+            return found[0] / freedom, [basis], scores, scores
+    if leading_only and isinstance(products, np.ndarray):
         values, vectors = eigh(products, subset_by_index=[max(0, p - n_components), p - 1])
     else:
         values, vectors = xp.linalg.eigh(products)
     values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
-    values, vectors = values[:n_components], vectors[:, :n_components]
-    floor = centred.shape[-2] * EPSILON * values[0] + SAME_POINT * square
-    values = xp.where(values > floor, values, xp.zeros_like(values))
-    return values / xp.clip(count - 1, min=1), [], centred, centred @ vectors
-
-
-def _count_positive(values: Array) -> Array:
-    xp = namespace_of(values)
-    return xp.sum(xp.astype(values > 0, xp.int64), axis=-1)
+    floor = max(n, p) * EPSILON * values[..., 0] + SAME_POINT * square
+    values = xp.where(values > floor[..., None], values, xp.zeros_like(values))
+    if leading_only:
+        values, vectors = values[:n_components], vectors[:, :n_components]
+        return values / freedom, [], centred, centred @ vectors
+    rank = max(1, int(xp.max(xp.sum(xp.astype(values > 0, xp.int64), axis=-1))))
+    values, vectors = values[..., :rank], vectors[..., :rank]
+    if p <= n:
+        scores = centred @ vectors
+        return values / freedom, [vectors], scores, scores
+    singular = xp.sqrt(values)[..., None, :]
+    inverse = 1 / xp.where(singular > 0, singular, xp.full_like(singular, xp.inf))
+    scores = vectors * singular
+    return values / freedom, [transposed, vectors * inverse], scores, scores
 
 
 # Images and distances of points under a branch (equations 33, 48 and 50 to 53) ------------------
@@ -304,43 +297,28 @@ def _project(branch: Branch, rows: Array) -> tuple[Array, Array]:
     return coordinates, xp.clip(whole - inside, min=0.0)
 
 
-def _to_rows(branch: Branch, coordinates: Array) -> Array:
-    xp = namespace_of(coordinates)
-    for factor in reversed(branch["basis"]):
-        coordinates = coordinates @ xp.matrix_transpose(factor)
-    return coordinates + branch["mean"][..., None, :]
-
-
 def distance(branch: Branch, rows: Array, *, n_layers: int | None = None) -> Array:
     """Return the least distance from each row to its images under the first `n_layers` layers."""
     xp = namespace_of(rows)
-    least = None
-    for _, away in layers_of(branch, rows, n_layers):
-        least = away if least is None else xp.minimum(least, away)
-    return least
+    return functools.reduce(xp.minimum, (away for _, away in layers_of(branch, rows, n_layers)))
 
 
-def nearest_layer(branch: Branch, rows: Array) -> Array:
-    """Return the number l (from 1) of the layer with the nearest image, equation (52)."""
+def image(branch: Branch, rows: Array, *, every_layer: bool = False) -> Array:
+    """Return the image of each row under its nearest layer, the mean where there is none.
+
+    `every_layer` returns the images under each (51), shape (M, L, p).
+    """
     xp = namespace_of(rows)
-    return xp.argmin(xp.stack([away for _, away in layers_of(branch, rows)], axis=-1), axis=-1) + 1
-
-
-def image(branch: Branch, rows: Array) -> Array:
-    """Return the image of each row under its nearest layer; the mean where there is none."""
-    xp = namespace_of(rows)
-    layers = layers_of(branch, rows)
-    nearest, least = next(layers)
-    for point, away in layers:
-        nearest = xp.where((away < least)[..., None], point, nearest)
+    layers = list(layers_of(branch, rows))
+    found, least = layers[0]
+    for point, away in layers[1:]:
+        found = xp.where((away < least)[..., None], point, found)
         least = xp.minimum(away, least)
-    return _to_rows(branch, nearest)
-
-
-def layer_images(branch: Branch, rows: Array) -> Array:
-    """Return the images of the rows under every layer, equation (51), shape (M, L, p)."""
-    images = [_to_rows(branch, point) for point, _ in layers_of(branch, rows)]
-    return namespace_of(rows).stack(images, axis=1)
+    if every_layer:
+        found = xp.stack([point for point, _ in layers], axis=1)
+    for factor in reversed(branch["basis"]):
+        found = found @ xp.matrix_transpose(factor)
+    return found + branch["mean"]
 
 
 def weights(branch: Branch, rows: Array) -> Array:
@@ -362,22 +340,6 @@ def weights(branch: Branch, rows: Array) -> Array:
     return xp.where(valid, memberships / xp.where(valid, sums[:, :1], 1.0), 0.0)
 
 
-def coarse_branch(branch: Branch, n_coordinates: int) -> Branch:
-    """Return the first layer of a branch, its image cut to the leading principal coordinates.
-
-    In the other coordinates the image is taken to be the mean. The distance then is an estimate
-    that needs a quarter of the products or less.
-    """
-    coefficients = branch["coefficients"][:1, :, :]
-    n = min(max(n_coordinates, branch["inducing"].shape[-1]), coefficients.shape[-1] - 2)
-    kept = [coefficients[:, :, :n], coefficients[:, :, -2:]]
-    return {
-        **branch,
-        "basis": [*branch["basis"][:-1], branch["basis"][-1][:, :n]],
-        "coefficients": namespace_of(coefficients).concat(kept, axis=-1),
-    }
-
-
 # Many branches, and many points -----------------------------------------------------------------
 
 
@@ -388,12 +350,13 @@ def in_batches(
     n_jobs: int | None = None,
     batch_rows: int = BATCH_ROWS,
     progress: str | None = None,
+    axis: int = 0,
 ) -> Array:
     """Apply `task` to batches of rows and join the answers; this bounds the memory."""
     n = int(rows.shape[0])
     batches = [rows[i : min(i + batch_rows, n), :] for i in range(0, n, batch_rows)]
     answers = map_in_parallel(task, batches, n_jobs=n_jobs, progress=progress)
-    return namespace_of(answers[0]).concat(answers, axis=0)
+    return namespace_of(answers[0]).concat(answers, axis=axis)
 
 
 def answer_by_number(
@@ -410,82 +373,11 @@ def answer_by_number(
     return xp.take(xp.concat(parts, axis=0), like(rows, back), axis=0)
 
 
-def evaluate(
-    branch: Branch, function: Callable[[Branch, Array], Array], rows: Array, *, gives_rows: bool
-) -> Array:
-    """Apply one of the functions above to the rows in batches; `gives_rows` if it gives images."""
+def evaluate(branch: Branch, function: Callable[..., Array], rows: Array, **options: Any) -> Array:
+    """Apply `image` or `weights` to the rows in batches."""
     (moved,), shifted, origin = _with_common_origin([branch], rows)
-    answer = in_batches(partial(function, moved), shifted)
-    return answer + origin if gives_rows else answer
-
-
-def fit_branches(
-    groups: Sequence[Array],
-    *,
-    n_jobs: int | None = None,
-    verbose: bool = False,
-    stacked: bool | None = None,
-    **parameters: Any,
-) -> list[Branch]:
-    """Fit one branch per group of rows: one after the other on CPUs, stacked on an accelerator."""
-    progress = "Fitting branches" if verbose else None
-    if not (is_accelerated(groups[0]) if stacked is None else stacked):
-        task = partial(fit_branch, **parameters)
-        return map_in_parallel(task, groups, n_jobs=n_jobs, progress=progress)
-    chunks = chunks_for_stacking([rows.shape[0] for rows in groups])
-    fitted = map_in_parallel(
-        lambda chunk: _fit_stacked([groups[i] for i in chunk], **parameters),
-        chunks,
-        n_jobs=1,
-        progress=progress,
-    )
-    branches = [branch for part in fitted for branch in part]
-    return [branches[i] for i in np.argsort(np.concatenate(chunks))]
-
-
-def branch_distances(
-    branches: Sequence[Branch],
-    rows: Array,
-    *,
-    n_jobs: int | None = None,
-    stacked: bool | None = None,
-) -> Array:
-    """Return the distance from every row to its image under every branch, shape (M, S)."""
-    branches, rows, _ = _with_common_origin(branches, rows)
-    if not (is_accelerated(rows) if stacked is None else stacked):
-        return in_batches(partial(_to_each, branches), rows, n_jobs=n_jobs)
-    xp = namespace_of(rows)
-    # Branches of similar size are stacked: none is padded to more than a third above its own.
-    sizes = [branch["inducing"].shape[0] for branch in branches]
-    groups: list[list[int]] = []
-    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        if not groups or sizes[number] < SIMILAR * sizes[groups[-1][0]]:
-            groups.append([])
-        groups[-1].append(number)
-    found = []
-    for group in groups:
-        stack = stack_branches([branches[i] for i in group])
-        batch_rows = max(16, BATCH_BYTES // (8 * len(group) * stack["inducing"].shape[1]))
-        task = partial(_to_stack, stack)
-        found.append(in_batches(task, rows, n_jobs=1, batch_rows=batch_rows))
-    back = np.argsort(np.concatenate(groups))
-    return xp.take(xp.concat(found, axis=1), like(rows, back), axis=1)
-
-
-def pruned_branch_distances(
-    branches: Sequence[Branch], rows: Array, *, n_jobs: int | None = None
-) -> NDArray[np.float64]:
-    """Return the distances to the branches that can be the nearest, inf for the others, (M, S).
-
-    A branch is evaluated under its first layer if its coarse distance is within `COARSE_MARGIN` of
-    the least, and under all layers if that distance is within `LAYER_MARGIN` of the least.
-    """
-    branches, rows, _ = _with_common_origin(branches, rows)
-    near = partial(_where_near, branches, rows, n_jobs=n_jobs)
-    leading = [coarse_branch(branch, COARSE_COORDINATES) for branch in branches]
-    coarse = to_numpy(in_batches(partial(_to_each, leading), rows, n_jobs=n_jobs))
-    first = near(coarse, COARSE_MARGIN, n_layers=1)
-    return np.minimum(first, near(first, LAYER_MARGIN, n_layers=None))
+    answer = in_batches(partial(function, moved, **options), shifted)
+    return answer + origin if function is image else answer
 
 
 def _with_common_origin(
@@ -505,51 +397,116 @@ def _with_common_origin(
     return moved, shifted, cast(origin, precision)
 
 
-def _to_stack(stack: Branch, rows: Array) -> Array:
-    return namespace_of(rows).matrix_transpose(distance(stack, rows))
-
-
 def _to_each(branches: Sequence[Branch], rows: Array) -> Array:
     return namespace_of(rows).stack([distance(branch, rows) for branch in branches], axis=1)
 
 
-def _where_near(
+def branch_distances(
     branches: Sequence[Branch],
     rows: Array,
-    known: NDArray[Any],
-    margin: float,
     *,
-    n_layers: int | None,
-    n_jobs: int | None,
+    n_jobs: int | None = None,
+    stacked: bool | None = None,
+) -> Array:
+    """Return the distance from every row to its image under every branch, shape (M, S)."""
+    branches, rows, _ = _with_common_origin(branches, rows)
+    if not (is_accelerated(rows) if stacked is None else stacked):
+        return in_batches(partial(_to_each, branches), rows, n_jobs=n_jobs)
+    xp = namespace_of(rows)
+    # Branches of similar size are stacked: none is padded to more than a third above its own.
+    sizes = [branch["inducing"].shape[0] for branch in branches]
+    groups = _group_by_size(sizes, lambda _, largest, size: size >= SIMILAR * largest)
+    found = []
+    for group in groups:
+        stack = _stack_branches([branches[i] for i in group])
+        batch_rows = max(16, BATCH_BYTES // (8 * len(group) * stack["inducing"].shape[1]))
+        task = partial(distance, stack)
+        found.append(in_batches(task, rows, batch_rows=batch_rows, axis=-1))
+    back = np.argsort(np.concatenate(groups))
+    return xp.matrix_transpose(xp.take(xp.concat(found, axis=0), like(rows, back), axis=0))
+
+
+def pruned_branch_distances(
+    branches: Sequence[Branch], rows: Array, *, n_jobs: int | None = None
 ) -> NDArray[np.float64]:
-    """Evaluate each branch at the rows to which it is within `margin` of their nearest."""
-    near = (known <= margin * known.min(axis=1, keepdims=True)) & (known < np.inf)
-    places = [np.nonzero(column)[0] for column in near.T]
+    """Return the distances to the branches that can be the nearest, inf for the others, (M, S).
 
-    def ask(number: int) -> NDArray[np.float64]:
-        chosen = namespace_of(rows).take(rows, like(rows, places[number]), axis=0)
-        task = partial(distance, branches[number], n_layers=n_layers)
-        return to_numpy(in_batches(task, chosen, n_jobs=1))
+    A branch is evaluated under its first layer if its coarse distance is within `COARSE_MARGIN` of
+    the least, and under all layers if that distance is within `LAYER_MARGIN` of the least. The
+    coarse distance takes the image for the mean but in the leading coordinates, which needs a
+    quarter of the products or less.
+    """
+    branches, rows, _ = _with_common_origin(branches, rows)
+    xp = namespace_of(rows)
+    leading: list[Branch] = []
+    for branch in branches:
+        first = branch["coefficients"][:1, :, :]
+        n = min(max(COARSE_COORDINATES, branch["inducing"].shape[-1]), first.shape[-1] - 2)
+        basis = [*branch["basis"][:-1], branch["basis"][-1][:, :n]]
+        first = xp.concat([first[:, :, :n], first[:, :, -2:]], axis=-1)
+        leading.append({**branch, "basis": basis, "coefficients": first})
 
-    asked = [number for number, where in enumerate(places) if len(where)]
-    found = np.full(known.shape, np.inf)
-    answers = map_in_parallel(ask, asked, n_jobs=n_jobs) if asked else []
-    for number, answer in zip(asked, answers, strict=True):
-        found[places[number], number] = answer
-    return found
+    def where_near(known: NDArray[Any], margin: float, n_layers: int | None) -> NDArray[np.float64]:
+        """Evaluate each branch at the rows to which it is within `margin` of their nearest."""
+        near = (known <= margin * known.min(axis=1, keepdims=True)) & (known < np.inf)
+        places = [np.nonzero(column)[0] for column in near.T]
+
+        def ask(number: int) -> NDArray[np.float64]:
+            chosen = xp.take(rows, like(rows, places[number]), axis=0)
+            return to_numpy(
+                in_batches(partial(distance, branches[number], n_layers=n_layers), chosen)
+            )
+
+        asked = [number for number, where in enumerate(places) if len(where)]
+        found = np.full(known.shape, np.inf)
+        answers = map_in_parallel(ask, asked, n_jobs=n_jobs) if asked else []
+        for number, answer in zip(asked, answers, strict=True):
+            found[places[number], number] = answer
+        return found
+
+    coarse = to_numpy(in_batches(partial(_to_each, leading), rows, n_jobs=n_jobs))
+    under_first = where_near(coarse, COARSE_MARGIN, 1)
+    return np.minimum(under_first, where_near(under_first, LAYER_MARGIN, None))
 
 
 # Branches of different sizes as one padded stack, so that a GPU works on all of them at once ------
 
 
-def chunks_for_stacking(sizes: Sequence[int]) -> list[list[int]]:
-    """Group branch numbers, similar sizes together, so that no stack passes `STACK_BYTES`."""
-    chunks: list[list[int]] = []
+def _group_by_size(sizes: Sequence[int], fits: Callable[[int, int, int], bool]) -> list[list[int]]:
+    """Group numbers from the largest size down, while ``fits(members, largest, size)``."""
+    groups: list[list[int]] = []
     for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        if not chunks or (len(chunks[-1]) + 1) * sizes[chunks[-1][0]] ** 2 * 8 > STACK_BYTES:
-            chunks.append([])
-        chunks[-1].append(number)
-    return chunks
+        if not groups or not fits(len(groups[-1]), sizes[groups[-1][0]], sizes[number]):
+            groups.append([])
+        groups[-1].append(number)
+    return groups
+
+
+def fit_branches(
+    groups: Sequence[Array],
+    *,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+    stacked: bool | None = None,
+    **parameters: Any,
+) -> list[Branch]:
+    """Fit one branch per group of rows: one after the other on CPUs, stacked on an accelerator."""
+    progress = "Fitting branches" if verbose else None
+    if not (is_accelerated(groups[0]) if stacked is None else stacked):
+        task = partial(fit_branch, **parameters)
+        return map_in_parallel(task, groups, n_jobs=n_jobs, progress=progress)
+    sizes = [int(rows.shape[0]) for rows in groups]
+    chunks = _group_by_size(
+        sizes, lambda members, largest, _: (members + 1) * largest**2 * 8 <= STACK_BYTES
+    )
+    fitted = map_in_parallel(
+        lambda chunk: _fit_stacked([groups[i] for i in chunk], **parameters),
+        chunks,
+        n_jobs=1,
+        progress=progress,
+    )
+    branches = [branch for part in fitted for branch in part]
+    return [branches[i] for i in np.argsort(np.concatenate(chunks))]
 
 
 def _fit_stacked(groups: Sequence[Array], **parameters: Any) -> list[Branch]:
@@ -589,7 +546,7 @@ def _stack_rows(groups: Sequence[Array]) -> Array:
     return namespace_of(groups[0]).stack([_padded(rows, (longest, None)) for rows in groups])
 
 
-def stack_branches(branches: Sequence[Branch]) -> Branch:
+def _stack_branches(branches: Sequence[Branch]) -> Branch:
     """Join fitted branches into one stacked branch with a leading dimension."""
     xp = namespace_of(branches[0]["mean"])
     n_rows = max(b["inducing"].shape[0] for b in branches)
@@ -632,11 +589,12 @@ def _padded(x: Array, shape: tuple[int | None, ...], value: float = 0.0) -> Arra
 # Rows cut into groups: by class, by k-means (equation 58) or at random ---------------------------
 
 
+@dataclass
 class RowGroups(Sequence[Array]):
     """Groups of rows, each copied only while it is in use."""
 
-    def __init__(self, rows: Array, places: Sequence[NDArray[np.intp]]) -> None:
-        self.rows, self.places = rows, places
+    rows: Array
+    places: Sequence[NDArray[np.intp]]
 
     def __len__(self) -> int:
         return len(self.places)
@@ -646,53 +604,43 @@ class RowGroups(Sequence[Array]):
         return namespace_of(self.rows).take(self.rows, places, axis=0)
 
 
-def places_of(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return the places where each number from 0 to the largest stands."""
-    return [np.nonzero(numbers == number)[0] for number in range(int(numbers.max()) + 1)]
-
-
-def partition_rows(
-    rows: Array, *, branch_size: int, partition: str, random_state: np.random.RandomState
-) -> NDArray[np.intp]:
-    """Return the number of each row's branch, ``S = ceil(N / branch_size)`` branches at most.
-
-    Numbers have no gaps; a cluster that ran empty is dropped. "random" cuts a random order of the
-    rows into equal parts.
-    """
-    n_rows = int(rows.shape[0])
-    n_branches = math.ceil(n_rows / branch_size)
-    if n_branches == 1:
-        return np.zeros(n_rows, dtype=np.intp)
-    if partition == "random":
-        return random_state.permutation(np.arange(n_rows) % n_branches)
-    return _kmeans([rows], [n_branches], random_state)[0]
-
-
-def partition_groups(
-    groups: Sequence[Array],
+def cut_rows(
+    rows: Array,
+    codes: NDArray[np.intp] | None = None,
     *,
     branch_size: int,
-    partition: str,
+    partition: str = "kmeans",
     random_state: np.random.RandomState,
     stacked: bool | None = None,
-) -> list[NDArray[np.intp]]:
-    """Do as `partition_rows` with each group: one after the other, or on an accelerator together.
+) -> tuple[RowGroups, NDArray[np.intp], list[NDArray[np.intp]]]:
+    """Cut the rows of each class into ``ceil(N / branch_size)`` branches at most.
 
-    Groups that are too long for one stack go one after the other there too.
+    Returns the branches, the class of each, and, class by class, the branch of each row. A cluster
+    that ran empty is dropped; "random" cuts a random order of the rows into equal parts. On an
+    accelerator all classes are cut together, unless they are too long for one stack.
     """
-    sizes = [int(rows.shape[0]) for rows in groups]
+    codes = np.zeros(int(rows.shape[0]), dtype=np.intp) if codes is None else codes
+    classes = np.unique(codes)
+    per_class = RowGroups(rows, [np.nonzero(codes == code)[0] for code in classes])
+    sizes = [len(places) for places in per_class.places]
+    n_clusters = [math.ceil(size / branch_size) for size in sizes]
+    cuts = [np.zeros(size, dtype=np.intp) for size in sizes]
+    many = [i for i, n in enumerate(n_clusters) if n > 1]
     if stacked is None:
-        stacked = is_accelerated(groups[0]) and max(sizes) <= SAMPLE_ROWS
-    many = [i for i, size in enumerate(sizes) if size > branch_size]
-    if not (stacked and partition == "kmeans" and many):
-        words: Any = {"branch_size": branch_size, "partition": partition}
-        return [partition_rows(rows, random_state=random_state, **words) for rows in groups]
-    found = [np.zeros(size, dtype=np.intp) for size in sizes]
-    n_clusters = [math.ceil(sizes[i] / branch_size) for i in many]
-    cuts = _kmeans([groups[i] for i in many], n_clusters, random_state)
-    for i, numbers_of_rows in zip(many, cuts, strict=True):
-        found[i] = numbers_of_rows
-    return found
+        stacked = is_accelerated(rows) and max(sizes) <= SAMPLE_ROWS
+    together = [many] if stacked and many and partition == "kmeans" else [[i] for i in many]
+    for group in together:
+        if partition == "kmeans":
+            members = [per_class[i] for i in group]
+            found = _kmeans(members, [n_clusters[i] for i in group], random_state)
+        else:
+            (i,) = group
+            found = [random_state.permutation(np.arange(sizes[i]) % n_clusters[i])]
+        for i, cut in zip(group, found, strict=True):
+            cuts[i] = cut
+    inside = [[np.nonzero(cut == s)[0] for s in range(cut.max() + 1)] for cut in cuts]
+    places = [of[at] for of, parts in zip(per_class.places, inside, strict=True) for at in parts]
+    return RowGroups(rows, places), np.repeat(classes, [len(parts) for parts in inside]), cuts
 
 
 def _kmeans(

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    ClassifierMixin,
-    clone,
-)
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.arrays import (
-    Array,
-    like,
-    namespace_of,
-    to_numpy,
-)
+from sfumato.core.arrays import Array, like, namespace_of, to_numpy
 from sfumato.core.constraints import (
     Form,
     integers,
@@ -41,19 +34,13 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.hull_search import (
     PARTITIONS,
     Branch,
-    RowGroups,
     answer_by_number,
     branch_distances,
-    distance,
+    cut_rows,
     evaluate,
     fit_branch,
     fit_branches,
     image,
-    layer_images,
-    nearest_layer,
-    partition_groups,
-    partition_rows,
-    places_of,
     pruned_branch_distances,
     stored_branch,
     weights,
@@ -62,13 +49,64 @@ from sfumato.models.rows import PRECISIONS, RowsEstimator, RowsTransformer, leas
 from sfumato.tables.cells import check_choice
 
 SEARCHES = ("exact", "pruned")
-MARGIN = 0.15  # of a picture, around its rows
 
 
-class _OneBranch(RowsTransformer, RowsEstimator):
-    """What both share: a folded model that maps points and measures distances."""
+class _Hull(RowsTransformer, RowsEstimator):
+    """What hulls share: images and distances of points under one or several branches."""
+
+    def _branches(self) -> list[Branch]:
+        return [self.hull_]
+
+    def transform(self, X: Any) -> Array:
+        """Return the image of each row; the mean of the training rows where there is none.
+
+        Of several branches the nearest gives it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Images.
+        """
+        rows, branches = self._queries(X), self._branches()
+        nearest = np.zeros(int(rows.shape[0]), dtype=np.intp)
+        if len(branches) > 1:
+            distances = branch_distances(branches, rows, n_jobs=self.n_jobs)
+            nearest = np.argmin(to_numpy(distances), axis=1)
+        found = answer_by_number(
+            nearest,
+            like(branches[0]["mean"], rows),
+            lambda number, chosen: evaluate(branches[number], image, chosen),
+        )
+        return like(X, found)
+
+    def distance(self, X: Any) -> Array:
+        """Return the distance from each row to its image (60); infinite where there is none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Distances.
+        """
+        rows = self._queries(X)
+        found = branch_distances(self._branches(), rows, n_jobs=getattr(self, "n_jobs", None))
+        return like(X, namespace_of(found).min(found, axis=1))
+
+
+class _OneBranch(_Hull):
+    """A hull of one branch, of one layer or several."""
 
     n_components: int
+    n_layers: int = 1
     hull_: Branch
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -89,7 +127,7 @@ class _OneBranch(RowsTransformer, RowsEstimator):
         self.hull_ = fit_branch(
             self._begin(X),
             n_components=self.n_components,
-            n_layers=getattr(self, "n_layers", 1),
+            n_layers=self.n_layers,
             dtype=self.dtype,
         )
         self.n_components_ = self.hull_["n_components"]
@@ -98,38 +136,6 @@ class _OneBranch(RowsTransformer, RowsEstimator):
             self.n_layers_ = len(found)
         self.regularization_ = found if isinstance(self, DeepAffineHull) else float(found[0])
         return self
-
-    def transform(self, X: Any) -> Array:
-        """Return the image of each row; the mean of the training rows where there is none.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-        """
-        return self._answer(image, X, gives_rows=True)
-
-    def distance(self, X: Any) -> Array:
-        """Return the distance from each row to its image; infinite where there is none.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
-        return self._answer(distance, X)
-
-    def _answer(
-        self, function: Callable[[Branch, Array], Array], X: Any, *, gives_rows: bool = False
-    ) -> Array:
-        rows = self._queries(X)
-        return like(X, evaluate(self.hull_, function, rows, gives_rows=gives_rows))
 
 
 @dataclass(eq=False, repr=False)
@@ -214,7 +220,7 @@ class KernelAffineHull(_OneBranch):
         array of shape (n_samples, n_training_rows)
             Weights of the rows; they sum to one.
         """
-        return self._answer(weights, X)
+        return like(X, evaluate(self.hull_, weights, self._queries(X)))
 
 
 @dataclass(eq=False, repr=False)
@@ -282,22 +288,7 @@ class DeepAffineHull(_OneBranch):
         array of shape (n_samples, n_layers, n_features)
             Images of each row under each layer.
         """
-        return self._answer(layer_images, X, gives_rows=True)
-
-    def layer(self, X: Any) -> Array:
-        """Return the number, from 1, of the layer whose image is nearest to each row (52).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of int of shape (n_samples,)
-            Number of the layer, from 1.
-        """
-        return self._answer(nearest_layer, X)
+        return like(X, evaluate(self.hull_, image, self._queries(X), every_layer=True))
 
 
 @dataclass(eq=False, repr=False)
@@ -320,18 +311,28 @@ class _ManyBranches(RowsEstimator):
         "partition": one_of(*PARTITIONS),
     }
 
-    def _fit_branches(self, groups: RowGroups) -> list[Branch]:
-        return fit_branches(
-            groups,
-            n_components=self.n_components,
-            n_layers=self.n_layers,
-            dtype=self.dtype,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
+    def _fit_branches(
+        self, rows: Array, codes: NDArray[np.intp] | None = None
+    ) -> list[WideAffineHull]:
+        """Cut the rows of each class into branches, fit each, and return one hull per class."""
+        groups, owners, cuts = cut_rows(
+            rows,
+            codes,
+            branch_size=self.branch_size,
+            partition=self.partition,
+            random_state=check_random_state(self.random_state),
         )
+        words = ("n_components", "n_layers", "dtype", "n_jobs", "verbose")
+        branches = fit_branches(groups, **{name: getattr(self, name) for name in words})
+        parameters = {k: v for k, v in self.get_params(deep=False).items() if k != "search"}
+        ends = np.searchsorted(owners, np.arange(len(cuts) + 1))
+        return [
+            wide_hull(branches[first:last], cut, **parameters)
+            for cut, (first, last) in zip(cuts, pairwise(ends), strict=True)
+        ]
 
 
-class WideAffineHull(RowsTransformer, _ManyBranches):
+class WideAffineHull(_Hull, _ManyBranches):
     r"""Cut many rows into branches, fit a deep hull to each and keep the nearest image.
 
     .. math:: W(y) = D_{\hat s}(y), \quad \hat s = \arg\min_{s \le S} \|y - D_s(y)\|, \quad
@@ -394,72 +395,12 @@ class WideAffineHull(RowsTransformer, _ManyBranches):
         Self
             The fitted estimator.
         """
-        rows = self._begin(X)
-        self.branch_ = partition_rows(
-            rows,
-            branch_size=self.branch_size,
-            partition=self.partition,
-            random_state=check_random_state(self.random_state),
-        )
-        self.branches_ = self._fit_branches(RowGroups(rows, places_of(self.branch_)))
+        (hull,) = self._fit_branches(self._begin(X))
+        self.branches_, self.branch_ = hull.branches_, hull.branch_
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Return the image of each row under its nearest branch.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            Nearest images.
-        """
-        rows, branches = self._queries(X), self.branches_
-        found = answer_by_number(
-            self._nearest(rows),
-            like(branches[0]["mean"], rows),
-            lambda number, chosen: evaluate(branches[number], image, chosen, gives_rows=True),
-        )
-        return like(X, found)
-
-    def distance(self, X: Any) -> Array:
-        """Return the distance from each row to its image (60); infinite where there is none.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Distances.
-        """
-        rows = self._queries(X)
-        found = branch_distances(self.branches_, rows, n_jobs=self.n_jobs)
-        return like(X, namespace_of(found).min(found, axis=1))
-
-    def nearest_branch(self, X: Any) -> NDArray[np.intp]:
-        """Return the number of the branch with the nearest image for each row (56).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Numbers of branches.
-        """
-        return self._nearest(self._queries(X))
-
-    def _nearest(self, rows: Array) -> NDArray[np.intp]:
-        found = branch_distances(self.branches_, rows, n_jobs=self.n_jobs)
-        return np.asarray(np.argmin(to_numpy(found), axis=1))
+    def _branches(self) -> list[Branch]:
+        return self.branches_
 
     def merge(self, *others: WideAffineHull) -> WideAffineHull:
         """Return the hull with the branches of all: its distance is the least of theirs (101).
@@ -479,28 +420,17 @@ class WideAffineHull(RowsTransformer, _ManyBranches):
         offsets = np.cumsum([0, *(len(hull.branches_) for hull in hulls[:-1])])
         found = [hull.branch_ + shift for hull, shift in zip(hulls, offsets, strict=True)]
         branches = [branch for hull in hulls for branch in hull.branches_]
-        return self.of_branches(branches, np.concatenate(found))
+        return wide_hull(branches, np.concatenate(found), **self.get_params(deep=False))
 
-    def of_branches(self, branches: list[Branch], numbers: NDArray[np.intp]) -> WideAffineHull:
-        """Return a fitted hull with these parameters around branches that were fitted elsewhere.
 
-        Parameters
-        ----------
-        branches : list of dict
-            Branches as in `branches_`.
-        numbers : ndarray of shape (n_training_rows,)
-            Number of the branch of each training row.
-
-        Returns
-        -------
-        WideAffineHull
-            The fitted hull.
-        """
-        hull: WideAffineHull = clone(self)
-        hull.branches_ = branches
-        hull.branch_ = numbers
-        hull.n_features_in_ = int(branches[0]["mean"].shape[0])
-        return hull
+def wide_hull(
+    branches: list[Branch], numbers: NDArray[np.intp], **parameters: Any
+) -> WideAffineHull:
+    """Return a hull around branches that were fitted elsewhere, with the branch of each row."""
+    hull = WideAffineHull(**parameters)
+    hull.branches_, hull.branch_ = branches, numbers
+    hull.n_features_in_ = int(branches[0]["mean"].shape[0])
+    return hull
 
 
 @dataclass(eq=False, repr=False)
@@ -523,8 +453,8 @@ class AffineHullClassifier(ClassifierMixin, _ManyBranches):
         Starts of the k-means, or the random partition.
     search : {"exact", "pruned"}, default="exact"
         How `predict` finds the nearest hull. "pruned" evaluates all layers only of branches that
-        look near; its margins come from experiments and nothing certifies them, so look at
-        `pruning_agreement` on data of your own. All other methods are exact.
+        look near; its margins come from experiments and nothing certifies them, so compare both on
+        data of your own. All other methods are exact.
 
     Attributes
     ----------
@@ -578,23 +508,7 @@ class AffineHullClassifier(ClassifierMixin, _ManyBranches):
             The fitted estimator.
         """
         rows = self._begin(X)
-        per_class = places_of(self._class_codes(y, rows.shape[0]))
-        cuts = partition_groups(
-            RowGroups(rows, per_class),
-            branch_size=self.branch_size,
-            partition=self.partition,
-            random_state=check_random_state(self.random_state),
-        )
-        inside = [places_of(cut) for cut in cuts]
-        places = [of[at] for of, cut in zip(per_class, inside, strict=True) for at in cut]
-        branches = iter(self._fit_branches(RowGroups(rows, places)))
-        parameters = self.get_params(deep=False)
-        del parameters["search"]
-        pattern = WideAffineHull(**parameters)
-        self.hulls_ = [
-            pattern.of_branches([next(branches) for _ in of_class], cut)
-            for of_class, cut in zip(inside, cuts, strict=True)
-        ]
+        self.hulls_ = self._fit_branches(rows, self._class_codes(y, rows.shape[0]))
         return self
 
     def predict(self, X: Any, *, search: str | None = None) -> Array:
@@ -689,22 +603,6 @@ class AffineHullClassifier(ClassifierMixin, _ManyBranches):
         scores = self.matching_score(X)
         return scores / namespace_of(scores).sum(scores, axis=1, keepdims=True)
 
-    def pruning_agreement(self, X: Any) -> float:
-        """Return the share of rows to which pruned and exact search give the same label.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        float
-            The share.
-        """
-        pruned, exact = (to_numpy(self.predict(X, search=search)) for search in SEARCHES)
-        return float(np.mean(pruned == exact))
-
     def merge(self, *others: AffineHullClassifier) -> AffineHullClassifier:
         """Return the classifier that knows the branches of all parties, class by class (104).
 
@@ -755,80 +653,3 @@ def _require_alike(estimators: Sequence[Any]) -> None:
         found = sorted({getattr(estimator, name) for estimator in estimators})
         if len(found) > 1:
             raise InvalidInputError(f"Only hulls of the same {words} can be merged. Got {found}.")
-
-
-# Pictures ---------------------------------------------------------------------------------------
-
-
-def plot_distance(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 200) -> Any:
-    """Draw the distance of a hull of 2-D rows, or the least of a classifier, as a colour map.
-
-    Parameters
-    ----------
-    hull : KernelAffineHull, DeepAffineHull, WideAffineHull or AffineHullClassifier
-        Fitted on rows with two features.
-    rows : array-like of shape (n_samples, 2)
-        Rows to mark; they also set the frame.
-    ax : matplotlib axes, optional
-        Where to draw.
-    n_grid : int, default=200
-        Points of the grid along each side.
-
-    Returns
-    -------
-    matplotlib axes
-        The picture.
-    """
-    points, x, y, grid, ax = _canvas(rows, ax, n_grid)
-    distances = (
-        hull.distances(grid).min(axis=1) if hasattr(hull, "distances") else hull.distance(grid)
-    )
-    shown = np.ma.masked_invalid(np.reshape(distances, (n_grid, n_grid)))
-    picture = ax.pcolormesh(x, y, shown, shading="auto", cmap="viridis")
-    ax.figure.colorbar(picture, ax=ax, label="distance to the image")
-    ax.plot(points[:, 0], points[:, 1], "+", color="white", markersize=4)
-    return ax
-
-
-def plot_image(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 200) -> Any:
-    """Draw where a hull of 2-D rows sends the points of a grid around them.
-
-    Parameters
-    ----------
-    hull : KernelAffineHull, DeepAffineHull or WideAffineHull
-        Fitted on rows with two features.
-    rows, ax, n_grid
-        As in `plot_distance`.
-
-    Returns
-    -------
-    matplotlib axes
-        The picture.
-    """
-    points, _, _, grid, ax = _canvas(rows, ax, n_grid)
-    found = hull.transform(grid)[np.isfinite(hull.distance(grid))]
-    ax.plot(found[:, 0], found[:, 1], ".", color="tab:orange", markersize=1, label="image")
-    ax.plot(points[:, 0], points[:, 1], "+", color="black", markersize=4, label="rows")
-    return ax
-
-
-def _canvas(rows: ArrayLike, ax: Any, n_grid: int) -> tuple[Any, ...]:
-    """Return the rows, the two sides of a grid around them, its points and axes to draw on."""
-    points = np.asarray(rows, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 2:
-        raise InvalidInputError(
-            f"'rows' must have shape (n_samples, 2). Got {points.shape} instead."
-        )
-    if ax is None:
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise ImportError(
-                "Pictures need matplotlib: install it with pip install 'sfumato[plot]'."
-            ) from None
-        ax = pyplot.gca()
-    ax.set_aspect("equal")
-    low, high = points.min(axis=0), points.max(axis=0)
-    frame = MARGIN * (high - low)
-    x, y = np.linspace(low - frame, high + frame, n_grid).T
-    return points, x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), ax

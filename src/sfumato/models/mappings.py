@@ -1,25 +1,45 @@
 """Membership mappings: regression on inducing points, and autoencoders made of it.
 
 `MembershipMapping` (Algorithm 1), `MembershipAutoencoder` (2), `WideMembershipAutoencoder` (3) and
-`MembershipClassifier` (4); what is computed stands in `models/mapping_layers.py`.
+`MembershipClassifier` (4), after what they compute.
+
+One mapping is kernel ridge regression on its inducing points. With the kernel of unit variance,
+``A = K_xaᵀ K_xa`` and ``B = K_aa = L Lᵀ``, equation (48) reads::
+
+    yhat(x) = g(x) (A + lambda B)⁻¹ K_xaᵀ Y,        lambda = tau(M, 1) + 1 / (sigma² beta),
+
+so that sigma² cancels but for lambda. With ``H = L⁻¹ K_xaᵀ``, ``H Hᵀ = U diag(l) Uᵀ`` and
+``Z = Uᵀ H Y`` the error of the mapping at any lambda is a sum over M numbers::
+
+    |Y - Yhat|² = |Y|² - sum_m |Z_m|² (2 / (l_m + lambda) - l_m / (l_m + lambda)²),
+
+which makes each step of the loop for beta (steps 16 to 19) cost O(M).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import (
-    ClassifierMixin,
-    MultiOutputMixin,
-    RegressorMixin,
-)
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_random_state
 
-from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of, to_numpy
+from sfumato.core.arrays import (
+    Array,
+    cast,
+    clip_to_finite,
+    is_foreign_array,
+    like,
+    namespace_of,
+    packed,
+    to_numpy,
+)
 from sfumato.core.constraints import (
+    MAX_FLOAT32,
     Form,
     flag,
     integers,
@@ -28,26 +48,360 @@ from sfumato.core.constraints import (
     numbers,
     one_of,
     real,
+    record,
     refuse,
     whole,
 )
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.hull_search import RowGroups, partition_groups, places_of
-from sfumato.models.mapping_layers import (
-    SEEDS,
-    Branch,
-    branch_errors,
-    cross_kernel,
-    evaluate,
-    filtered_by,
-    fit_branch,
-    fit_layer,
-    layer_outputs,
-    seed_from,
-    stored_branch,
-)
+from sfumato.models.hull_search import answer_by_number, cut_rows, in_batches
 from sfumato.models.rows import PRECISIONS, RowsEstimator, RowsTransformer, least_per_class
+
+Branch = dict[str, Any]  # see `_fields`
+NU = 2.1  # degrees of freedom (52)
+LLOYD_ITERATIONS = 10
+JITTER, MAX_JITTER = 1e-10, 1e-2
+# Where the search of the first layer begins, as a place in the list of sizes: 0.9**8 = 0.43.
+# With many inputs all points are far apart and tau is large at once.
+FIRST_GUESS, FEW_INPUTS = 8, 30
+BETA_TOLERANCE = 1e-10
+MAX_BETA_STEPS = 1000
+MIN_EIGENVALUE = 1e-12  # of the largest; below it a direction counts as constant
+BATCH_ROWS = 1024
+SEEDS = 2**31 - 1
+
+# Inducing points: centroids of k-means, and how many of them (Algorithm 1, steps 3 to 8) ---------
+
+
+class Inducing(NamedTuple):
+    """Inducing points a with ``K_aa = L Lᵀ``, ``H = L⁻¹ K_xaᵀ`` and ``tau(M, 1)`` (54)."""
+
+    points: Array  # M x n
+    inverse_factor: Array  # L⁻¹, M x M
+    whitened: Array  # H, M x N
+    tau: float
+
+
+def cross_kernel(x: Array, centres: Array) -> Array:
+    """Return ``exp(-|x_i - a_j|² / 2)``; the weights w of (17) are in the coordinates."""
+    xp = namespace_of(x)
+    exponents = x @ xp.matrix_transpose(centres)
+    exponents -= xp.vecdot(centres, centres)[None, :] / 2
+    exponents -= xp.vecdot(x, x)[:, None] / 2
+    # Rounding may leave a hair above zero where a point meets a centre.
+    return xp.exp(xp.clip(exponents, max=0.0))
+
+
+def centroids(x: Array, n_points: int, seed: int) -> Array:
+    """Return the centroids of k-means (51), started at random rows, the same for equal arguments.
+
+    Half to a fifth of the rows become centroids, so that a few iterations settle them.
+    """
+    xp = namespace_of(x)
+    order = check_random_state(seed).permutation(int(x.shape[0]))
+    centres = xp.take(x, like(x, order[:n_points]), axis=0)
+    clusters = xp.arange(n_points, device=x.device)[:, None]
+    last = None
+    for _ in range(LLOYD_ITERATIONS):
+        # |x|² is the same for all centres.
+        distances = xp.vecdot(centres, centres)[None, :] / 2 - x @ xp.matrix_transpose(centres)
+        nearest = xp.argmin(distances, axis=1)
+        if last is not None and bool(xp.all(nearest == last)):
+            break
+        last = nearest
+        members = xp.astype(clusters == nearest[None, :], x.dtype)
+        counts = xp.sum(members, axis=1)[:, None]
+        centres = xp.where(counts > 0, members @ x / xp.clip(counts, min=1.0), centres)
+    return centres
+
+
+def choose_inducing(
+    x: Array, scale: Array, max_points: int, *, kappa: float, seed: int, first_layer: bool
+) -> Inducing:
+    """Return the most inducing points, of ``M_0, M_{i+1} = ceil(0.9 M_i)``, with ``tau >= kappa``.
+
+    `x` are the inputs around their mean; `scale` the factors that give the kernel its weights. As
+    in (51), k-means sees the inputs without those weights.
+
+    The printed loop walks down the list; tau grows as M falls, so that galloping away from a guess
+    and halving the gap finds the same place after a few trials. As printed the list never gets
+    below 9, since ``ceil(0.9 · 9) = 9``: from there on go down by 1.
+    """
+    xp = namespace_of(x)
+    sizes = [max_points]
+    while sizes[-1] > 1:
+        sizes.append(min(math.ceil(0.9 * sizes[-1]), sizes[-1] - 1))
+    tried: dict[int, Inducing] = {}
+
+    def passes(place: int) -> bool:
+        points = centroids(x, sizes[place], seed) * scale
+        kernel = cross_kernel(points, points)
+        identity = xp.eye(sizes[place], dtype=kernel.dtype, device=kernel.device)
+        jitter = JITTER  # few coordinates make the kernel singular, so it gets a small diagonal
+        while True:
+            try:
+                inverse_factor = xp.linalg.inv(xp.linalg.cholesky(kernel + jitter * identity))
+                break
+            except (np.linalg.LinAlgError, RuntimeError):  # PyTorch's error is a RuntimeError
+                jitter *= 10
+                if jitter > MAX_JITTER:
+                    raise
+        whitened = inverse_factor @ cross_kernel(points, x * scale)
+        unexplained = x.shape[0] - float(xp.sum(whitened * whitened))
+        tau = unexplained / (NU + sizes[place] - 2)
+        tried[place] = Inducing(points, inverse_factor, whitened, tau)
+        return tau >= kappa or place == len(sizes) - 1
+
+    far = first_layer and x.shape[1] <= FEW_INPUTS
+    guess, step = min(FIRST_GUESS if far else 0, len(sizes) - 1), 1
+    if passes(guess):  # up the list, to a place that fails; -1: none does
+        low = high = guess
+        while low == high:
+            low = max(high - step, 0) if high else -1
+            if low >= 0 and passes(low):
+                high, step = low, 2 * step
+    else:  # down the list, to one that passes
+        low, high = guess, min(guess + step, len(sizes) - 1)
+        while not passes(high):
+            step *= 2
+            low, high = high, min(high + step, len(sizes) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return tried[high]
+
+
+# One mapping (Algorithm 1) ----------------------------------------------------------------------
+
+
+def fit_layer(
+    x: Array,
+    Y: Array,
+    *,
+    max_points: int,
+    kappa: float,
+    seed: int,
+    width: int,
+    first_layer: bool = True,
+) -> tuple[dict[str, Any], Array]:
+    """Fit Algorithm 1 and return the mapping with its outputs at the training inputs.
+
+    The inputs of the mapping are ``(x - origin) · scale``, `inducing` holds the inducing points in
+    the same coordinates, and the answer is ``kernel(inputs, inducing) @ coefficients``.
+
+    max_points: M_max, at most N.
+    width: The p by which variances and errors are averaged; rows that were rotated into fewer
+        coordinates keep the p they had.
+    first_layer: Where the search for M begins: far below M_max, or at it.
+    """
+    xp = namespace_of(x)
+    n_rows, origin = int(Y.shape[0]), xp.mean(x, axis=0)
+    ranges = xp.max(x, axis=0) - xp.min(x, axis=0)
+    varies = ranges > 0  # a constant input has range 0 and weight 0 (53)
+    scale = xp.where(varies, 1 / xp.where(varies, ranges, xp.ones_like(ranges)), 0.0)
+    found = choose_inducing(
+        x - origin, scale, max_points, kappa=kappa, seed=seed, first_layer=first_layer
+    )
+    variance = 1.0  # steps 9 to 13; identical inputs have tau = 0, and then any variance serves
+    if n_rows > 1 and found.tau > 0:
+        away = Y - xp.mean(Y, axis=0)
+        data_variance = float(xp.sum(away * away)) / (n_rows - 1) / width
+        variance = 1.0 if found.tau >= data_variance else data_variance / found.tau
+    spectrum, rotation = xp.linalg.eigh(found.whitened @ xp.matrix_transpose(found.whitened))
+    image = xp.matrix_transpose(rotation) @ (found.whitened @ Y)  # Z
+    spectrum = xp.clip(spectrum, min=0.0)
+
+    total, count, energy = float(xp.sum(Y * Y)), n_rows * width, xp.vecdot(image, image)
+    least = max(total * 1e-14, 1e-300)  # rows met exactly would have infinite precision
+    precision = 1.0
+    for _ in range(MAX_BETA_STEPS):  # the fixed point of beta, steps 15 to 19
+        raised = spectrum + (max(found.tau, 0.0) + 1 / (variance * precision))
+        explained = float(xp.sum(energy * (2 / raised - spectrum / (raised * raised))))
+        last, precision = precision, count / max(total - explained, least)
+        if abs(precision - last) <= BETA_TOLERANCE * precision:
+            break
+    shift = max(found.tau, 0.0) + 1 / (variance * precision)
+    mixed = rotation @ (image / (spectrum + shift)[:, None])  # (C + lambda)⁻¹ H Y
+    layer = {
+        "origin": origin,
+        "scale": scale,
+        "inducing": found.points,
+        "coefficients": xp.matrix_transpose(found.inverse_factor) @ mixed,
+        "tau": found.tau,
+        "variance": variance,  # sigma²
+        "noise_precision": precision,  # beta
+    }
+    return layer, xp.matrix_transpose(found.whitened) @ mixed
+
+
+# The conditionally deep autoencoder of one set of rows (Algorithm 2, Definition 11) --------------
+#
+# Between two layers only the leading coordinates of the output are wanted, so that a fitted layer
+# also keeps its coefficients times the directions (`onward`), and one eigen-decomposition serves
+# all layers: their directions are the first ones of the same covariance.
+
+
+_layer = record(
+    inducing=numbers("M", "n"),
+    coefficients=numbers("M", "d"),
+    onward=numbers("M", "m"),  # inputs of the next layer before `onward_origin` is taken off
+    onward_origin=numbers("m"),
+    tau=real(),
+    variance=real(least=0.0),
+    noise_precision=real(least=0.0, most=1e308),
+)
+_fields = record(
+    centre=numbers("d"),  # what is taken off the rows: their mean, or zero
+    project=numbers("d", "first"),  # gives the inputs of the first layer
+    origin=numbers("first"),
+    layers=listed(_layer),
+)
+
+
+def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask a stored model for an autoencoder of rows of d numbers, each layer fitting the next."""
+    _fields(value, place, sizes)
+    if value["project"].dtype == np.float32 and np.abs(value["centre"]).max() > MAX_FLOAT32:
+        raise refuse(f"{place}.centre", "numbers that single precision can square")
+    given = sizes["first"]
+    for layer in value["layers"]:
+        if layer["inducing"].shape[1] != given or not len(layer["inducing"]):
+            raise refuse(f"{place}.layers", "layers that take what the one before gives")
+        given = layer["onward"].shape[1]
+
+
+def fit_branch(
+    rows: Array,
+    *,
+    n_components: int,
+    n_layers: int,
+    inducing_ratio: float,
+    kappa: float,
+    center: bool,
+    seed: int,
+    width: int | None = None,
+    dtype: str = "float64",
+) -> Branch:
+    """Fit Algorithm 2 in double precision; `dtype` is the precision of what is kept.
+
+    n_components: Subspace dimension n of the first layer; capped by the rank of the rows.
+    n_layers: L; layer l has ``max(n - l + 1, 1)`` inputs.
+    inducing_ratio: ``M_max / N`` (68).
+    center: Whether the mean is taken off first; as printed it is not.
+    width: The p of averages, where it is not the number of columns; see `fit_layer`.
+    """
+    xp = namespace_of(rows)
+    rows = cast(rows, "float64")
+    n_rows, n_features = int(rows.shape[0]), int(rows.shape[1])
+    mean = xp.mean(rows, axis=0)
+    centre = mean if center else xp.zeros_like(mean)
+    Y = rows - centre
+    centred = rows - mean
+    turned = xp.matrix_transpose(centred)
+    is_wide = n_features > n_rows  # the leading eigenvectors, by the smaller Gram matrix
+    values, vectors = xp.linalg.eigh(centred @ turned if is_wide else turned @ centred)
+    rank = int(xp.sum(xp.astype(values > MIN_EIGENVALUE * values[-1], xp.int64)))
+    n = max(1, min(n_components, rank, max(n_rows - 1, 1)))
+    directions = xp.flip(vectors, axis=1)[:, :n]
+    if is_wide and rank > 0:
+        directions = (turned @ directions) / xp.sqrt(xp.flip(values)[:n])
+    elif is_wide:  # rows that are all the same have no direction; any will do
+        directions = xp.eye(n_features, dtype=rows.dtype, device=rows.device)[:, :1]
+    x, max_points = Y @ directions, max(1, round(inducing_ratio * n_rows))
+    fitted = []
+    for number in range(n_layers):
+        n = max(int(directions.shape[1]) - number, 1)
+        layer, outputs = fit_layer(
+            x[:, :n],
+            Y,
+            max_points=max_points,
+            kappa=kappa,
+            seed=seed + number,
+            width=width or n_features,
+            first_layer=number == 0,
+        )
+        fitted.append(layer)
+        max_points = int(layer["inducing"].shape[0])
+        x = outputs @ directions
+    layers = []  # with the scales of the inputs in projections and coefficients
+    for number, layer in enumerate(fitted):
+        follower = fitted[min(number + 1, len(fitted) - 1)]
+        n = follower["scale"].shape[0]
+        onward = (layer["coefficients"] @ directions[:, :n]) * follower["scale"]
+        layers.append(
+            {
+                "inducing": packed(layer["inducing"], dtype),
+                "coefficients": packed(layer["coefficients"], dtype),
+                "onward": packed(onward, dtype),
+                "onward_origin": packed(follower["origin"] * follower["scale"], dtype),
+                **{name: float(layer[name]) for name in ("tau", "variance", "noise_precision")},
+            }
+        )
+    scale = fitted[0]["scale"]
+    return {
+        "centre": packed(centre, "float64"),
+        "project": packed(directions[:, : scale.shape[0]] * scale, dtype),
+        "origin": packed(fitted[0]["origin"] * scale, dtype),
+        "layers": layers,
+    }
+
+
+def layer_outputs(branch: Branch, rows: Array) -> Iterator[Array]:
+    """Yield the output of every layer for rows from which the centre was taken off (63)."""
+    inputs = rows @ branch["project"] - branch["origin"]
+    for layer in branch["layers"]:
+        kernel = cross_kernel(inputs, layer["inducing"])
+        yield kernel @ layer["coefficients"]
+        inputs = kernel @ layer["onward"] - layer["onward_origin"]
+
+
+def least_errors(branch: Branch, rows: Array) -> Array:
+    """Return the least squared distance of each row to its outputs (65)."""
+    xp = namespace_of(rows)
+    least = None
+    for output in layer_outputs(branch, rows):
+        output -= rows
+        found = xp.vecdot(output, output)
+        least = found if least is None else xp.minimum(least, found)
+    return least
+
+
+def filtered(branch: Branch, rows: Array) -> Array:
+    """Return the output of the layer that is nearest to each row (64)."""
+    xp = namespace_of(rows)
+    best, least = None, None
+    for output in layer_outputs(branch, rows):
+        found = xp.vecdot(output - rows, output - rows)
+        if best is None or least is None:
+            best, least = output, found
+            continue
+        best = xp.where((found < least)[:, None], output, best)
+        least = xp.minimum(found, least)
+    return best
+
+
+def _centred(branch: Branch, rows: Array) -> Array:
+    """Take the centre off in double precision, so that an offset costs no digits."""
+    precision = _precision(branch)
+    return cast(clip_to_finite(cast(rows, "float64") - branch["centre"], precision), precision)
+
+
+def _precision(branch: Branch) -> str:
+    single = namespace_of(branch["project"]).float32
+    return "float32" if branch["project"].dtype == single else "float64"
+
+
+def evaluate(branch: Branch, function: Callable[[Branch, Array], Array], rows: Array) -> Array:
+    """Apply a function of centred rows in batches; put the centre back."""
+    answers = in_batches(
+        lambda batch: function(branch, _centred(branch, batch)),
+        like(branch["centre"], rows),
+        batch_rows=BATCH_ROWS,
+    )
+    return answers + cast(branch["centre"], _precision(branch))
+
+
+# Estimators -------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
@@ -138,7 +492,27 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         """
         x = cast(self._begin(X), "float64")
         xp = namespace_of(x)
-        outputs = _checked_outputs(y, x)
+        if y is None:
+            raise InvalidInputError(
+                "MembershipMapping requires y to be passed, but the target y is None."
+            )
+        try:
+            outputs = y if is_foreign_array(y) else np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                "'y' must contain numbers, one row for each row of X."
+            ) from None
+        if outputs.ndim not in (1, 2) or outputs.shape[0] != x.shape[0]:
+            raise InvalidInputError(
+                f"'y' must have one row for each of the {x.shape[0]} rows of X, in one or two "
+                f"dimensions. Got inconsistent shape {tuple(outputs.shape)}."
+            )
+        try:
+            if not is_foreign_array(outputs):
+                assert_all_finite(outputs, input_name="y")
+        except ValueError as error:
+            raise InvalidInputError(str(error)) from None
+        outputs = cast(like(x, outputs), "float64")
         self.single_output_ = outputs.ndim == 1
         Y = outputs[:, None] if self.single_output_ else outputs
         self.offset_ = xp.mean(Y, axis=0) if self.center else xp.zeros_like(Y[0, :])
@@ -147,7 +521,7 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
             Y - self.offset_,
             max_points=max(1, round(self.inducing_ratio * x.shape[0])),
             kappa=self.kappa,
-            seed=seed_from(self.random_state),
+            seed=int(check_random_state(self.random_state).randint(SEEDS)),
             width=int(Y.shape[1]),
         )
         self.origin_, self.scale_ = layer["origin"], layer["scale"]
@@ -188,29 +562,6 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         return answer[:, 0] if self.single_output_ else answer
 
 
-def _checked_outputs(y: Any, x: Array) -> Array:
-    """Return y as finite doubles beside the inputs, of one or two dimensions."""
-    if y is None:
-        raise InvalidInputError(
-            "MembershipMapping requires y to be passed, but the target y is None."
-        )
-    try:
-        values = y if is_foreign_array(y) else np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError("'y' must contain numbers, one row for each row of X.") from None
-    if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
-        raise InvalidInputError(
-            f"'y' must have one row for each of the {x.shape[0]} rows of X, in one or two "
-            f"dimensions. Got inconsistent shape {tuple(values.shape)}."
-        )
-    try:
-        if not is_foreign_array(values):
-            assert_all_finite(values, input_name="y")
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from None
-    return cast(like(x, values), "float64")
-
-
 @dataclass(eq=False, repr=False)
 class _Autoencoders(RowsEstimator):
     """The parameters of autoencoders, one or many."""
@@ -231,20 +582,52 @@ class _Autoencoders(RowsEstimator):
         "dtype": one_of(*PRECISIONS),
     }
 
-    def _fit_branch(self, rows: Array, seed: int, width: int | None = None) -> Branch:
+    def _fit_branches(
+        self, rows: Array, codes: NDArray[np.intp] | None = None, width: int | None = None
+    ) -> tuple[list[Branch], NDArray[np.intp]]:
+        """Cut the rows of each class into clusters and fit each; return also their classes."""
+        generator = check_random_state(self.random_state)
+        size = getattr(self, "branch_size", int(rows.shape[0]))
+        groups, owners, _ = cut_rows(rows, codes, branch_size=size, random_state=generator)
+        seeds = generator.randint(SEEDS, size=len(groups)).tolist()
         names = ("n_components", "n_layers", "inducing_ratio", "kappa", "center", "dtype")
         words: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return fit_branch(rows, seed=seed, width=width, **words)
-
-    def _errors(self, X: Any) -> Array:
-        """Return the squared error of each row under each cluster."""
-        rows, words = self._queries(X), ("n_jobs", "verbose")
-        options = {name: getattr(self, name, None) for name in words}
-        return branch_errors(self._clusters(), rows, **options)
+        branches = map_in_parallel(
+            lambda i: fit_branch(groups[i], seed=seeds[i], width=width, **words),
+            range(len(groups)),
+            n_jobs=getattr(self, "n_jobs", None),
+            progress="Fitting autoencoders" if getattr(self, "verbose", False) else None,
+        )
+        return branches, owners
 
     def _clusters(self) -> list[Branch]:
         found: list[Branch] = self.branches_
         return found
+
+    def _errors(self, rows: Array) -> Array:
+        """Return the squared error of each row under each cluster."""
+        branches = self._clusters()
+
+        def of_each(batch: Array) -> Array:
+            found = [least_errors(branch, _centred(branch, batch)) for branch in branches]
+            return namespace_of(batch).stack(found, axis=1)
+
+        return in_batches(
+            of_each,
+            like(branches[0]["centre"], rows),
+            n_jobs=getattr(self, "n_jobs", None),
+            batch_rows=BATCH_ROWS,
+            progress="Filtering rows" if getattr(self, "verbose", False) else None,
+        )
+
+    def _filtered(self, rows: Array, errors: Array) -> Array:
+        """Return each row as filtered by the cluster with the least error for it."""
+        branches = self._clusters()
+        return answer_by_number(
+            np.asarray(errors.argmin(axis=1)),
+            like(branches[0]["centre"], rows),
+            lambda number, chosen: evaluate(branches[number], filtered, chosen),
+        )
 
 
 class _Filter(RowsTransformer, _Autoencoders):
@@ -263,8 +646,8 @@ class _Filter(RowsTransformer, _Autoencoders):
         ndarray of shape (n_samples, n_features)
             The filtered rows.
         """
-        nearest = np.asarray(to_numpy(self._errors(X)).argmin(axis=1))
-        return like(X, filtered_by(self._clusters(), nearest, self._queries(X)))
+        rows = self._queries(X)
+        return like(X, self._filtered(rows, to_numpy(self._errors(rows))))
 
     def errors(self, X: Any) -> Array:
         """Return the squared distance of each row to what `transform` makes of it (65), (70).
@@ -279,7 +662,7 @@ class _Filter(RowsTransformer, _Autoencoders):
         ndarray of shape (n_samples,)
             Squared errors.
         """
-        found = self._errors(X)
+        found = self._errors(self._queries(X))
         return like(X, namespace_of(found).min(found, axis=1))
 
 
@@ -338,7 +721,7 @@ class MembershipAutoencoder(_Filter):
         Self
             The fitted estimator.
         """
-        self.branch_ = self._fit_branch(self._begin(X), seed_from(self.random_state))
+        (self.branch_,), _ = self._fit_branches(self._begin(X))
         self.n_inducing_ = [int(layer["inducing"].shape[0]) for layer in self.branch_["layers"]]
         self.noise_precision_ = [layer["noise_precision"] for layer in self.branch_["layers"]]
         return self
@@ -369,41 +752,14 @@ class MembershipAutoencoder(_Filter):
 
 @dataclass(eq=False, repr=False)
 class _ManyAutoencoders(_Autoencoders):
-    """The parameters of many autoencoders, and how they are fitted."""
+    """The parameters of many autoencoders."""
 
     _: KW_ONLY
     branch_size: int = 1000
     n_jobs: int | None = None
     verbose: bool = False
 
-    parameters: ClassVar[Form] = {
-        **_Autoencoders.parameters,
-        "branch_size": whole(least=1),
-    }
-
-    def _fit_clusters(
-        self, rows: Array, codes: NDArray[np.intp], width: int | None = None
-    ) -> NDArray[np.intp]:
-        """Cut the rows of each code and fit each cluster; return the code of each cluster."""
-        generator = check_random_state(self.random_state)
-        per_class = places_of(codes)
-        cuts = partition_groups(
-            RowGroups(rows, per_class),
-            branch_size=self.branch_size,
-            partition="kmeans",
-            random_state=generator,
-        )
-        inside = [places_of(cut) for cut in cuts]
-        places = [of[at] for of, cut in zip(per_class, inside, strict=True) for at in cut]
-        groups = RowGroups(rows, places)
-        seeds = generator.randint(SEEDS, size=len(groups)).tolist()
-        self.branches_ = map_in_parallel(
-            lambda number: self._fit_branch(groups[number], seeds[number], width),
-            range(len(groups)),
-            n_jobs=self.n_jobs,
-            progress="Fitting autoencoders" if self.verbose else None,
-        )
-        return np.repeat(np.arange(len(cuts)), [len(of_class) for of_class in inside])
+    parameters: ClassVar[Form] = {**_Autoencoders.parameters, "branch_size": whole(least=1)}
 
 
 class WideMembershipAutoencoder(_Filter, _ManyAutoencoders):
@@ -457,8 +813,7 @@ class WideMembershipAutoencoder(_Filter, _ManyAutoencoders):
         Self
             The fitted estimator.
         """
-        rows = self._begin(X)
-        self._fit_clusters(rows, np.zeros(rows.shape[0], dtype=np.intp))
+        self.branches_, _ = self._fit_branches(self._begin(X))
         return self
 
 
@@ -503,7 +858,7 @@ class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
         "branch_classes_": integers("b", below="c", all_of_them=True),
     }
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, width: int | None = None) -> Self:
         """Learn one wide autoencoder per class.
 
         Parameters
@@ -512,25 +867,9 @@ class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
             Rows.
         y : array-like of shape (n_samples,)
             Labels of any type; a class may have a single row.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        return self.fit_with_width(X, y, None)
-
-    def fit_with_width(self, X: Any, y: Any, width: int | None) -> Self:
-        """Fit rows that were rotated into fewer coordinates and keep the width they had.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-        width : int or None
-            The number of features p by which errors are averaged; None for that of X.
+        width : int, optional
+            For rows that were rotated into fewer coordinates: the number of features p that they
+            had, by which errors are averaged.
 
         Returns
         -------
@@ -538,7 +877,8 @@ class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
             The fitted estimator.
         """
         rows = self._begin(X)
-        self.branch_classes_ = self._fit_clusters(rows, self._class_codes(y, rows.shape[0]), width)
+        codes = self._class_codes(y, rows.shape[0])
+        self.branches_, self.branch_classes_ = self._fit_branches(rows, codes, width)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -569,7 +909,7 @@ class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
         ndarray of shape (n_samples, n_classes)
             Squared errors.
         """
-        found = self._errors(X)
+        found = self._errors(self._queries(X))
         return like(X, least_per_class(found, self.branch_classes_))
 
     def decision_function(self, X: Any) -> Array:
@@ -603,6 +943,8 @@ class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
         ndarray of shape (n_samples, n_features)
             The filtered rows.
         """
+        rows = self._queries(X)
         foreign = self.branch_classes_[None, :] != codes[:, None]
-        nearest = np.where(foreign, np.inf, to_numpy(self._errors(X))).argmin(axis=1)
-        return like(X, filtered_by(self.branches_, nearest, self._queries(X)))
+        return like(
+            X, self._filtered(rows, np.where(foreign, np.inf, to_numpy(self._errors(rows))))
+        )

@@ -71,10 +71,10 @@ class RowsEstimator(BaseEstimator):
         for name, text in SHARED.items():
             cls.__doc__ = (cls.__doc__ or "").replace(name, text)
         usual = {"random_state": random_state, "n_jobs": n_jobs}
-        cls.parameters = {
-            **{name: check for name, check in usual.items() if hasattr(cls, name)},
-            **cls.parameters,
-        }
+        found = {name: check for name, check in usual.items() if hasattr(cls, name)}
+        for kind in reversed(cls.__mro__):
+            found |= vars(kind).get("parameters", {})
+        cls.parameters = found
         cls.stored_form = {**cls.parameters, **cls.learned}
 
     def _begin(self, X: Any) -> Array:

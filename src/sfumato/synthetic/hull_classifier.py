@@ -18,7 +18,7 @@ from sfumato.core.constraints import Form, integers, known_bounds, labels, model
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.models.gaussians import CentredGaussians
 from sfumato.models.hull_search import Branch, RowGroups, fit_branches
-from sfumato.models.hulls import AffineHullClassifier, WideAffineHull
+from sfumato.models.hulls import AffineHullClassifier, wide_hull
 from sfumato.models.rows import PRECISIONS
 from sfumato.privacy.composition import compose
 from sfumato.sums.maps import IntoUnitCube
@@ -386,12 +386,11 @@ def hulls_of_branches(
 ) -> AffineHullClassifier:
     """Wrap fitted branches into the classifier without privacy, one wide hull a class."""
     classifier = AffineHullClassifier(**parameters)
-    pattern = WideAffineHull(**parameters)
     classifier.hulls_ = []
     for code in np.unique(private.classes):
         mine = [i for i, owner in enumerate(private.classes) if owner == code]
         numbers = np.repeat(np.arange(len(mine)), [len(private.places[i]) for i in mine])
-        classifier.hulls_.append(pattern.of_branches([branches[i] for i in mine], numbers))
+        classifier.hulls_.append(wide_hull([branches[i] for i in mine], numbers, **parameters))
     classifier.classes_ = labels
     classifier.n_features_in_ = n_features
     return classifier

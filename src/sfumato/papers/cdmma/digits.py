@@ -6,12 +6,10 @@ A source with labels is released once; a target with few labels is classified wi
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,18 +74,13 @@ def accuracies(
         model = kind(delta=DELTA, random_state=seed, **parameters)
         setting.tell(f"release {seed + 1} of the source")
         model.fit(transfer.source, transfer.y_source)
-        with tempfile.TemporaryDirectory() as folder:
-            released: tuple[Path, ...] = ()
-            if kind is PrivateTransferClassifier:
-                released = (Path(folder) / "source.sfumato",)
-                model.export_source(*released)
-            for n in labels:
-                setting.tell(f"target with {n} labels per class")
-                known = known_labels(transfer.y_target, n, seed)
-                with public_target():
-                    model.fit_target(*released, transfer.target, known)
-                right = model.predict(transfer.test) == transfer.y_test
-                found[n].append(float(np.mean(right)))
+        for n in labels:
+            setting.tell(f"target with {n} labels per class")
+            few = transfer.target, known_labels(transfer.y_target, n, seed)
+            with public_target():
+                model.fit_target(*few) if kind is PrintedTransfer else model.fit(model, None, *few)
+            right = model.predict(transfer.test) == transfer.y_test
+            found[n].append(float(np.mean(right)))
     return {n: round(float(np.mean(scores)), 4) for n, scores in found.items()}
 
 

@@ -7,12 +7,11 @@ The source releases every entry with noise; the target is classified as by
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sfumato.core.constraints import check_parameters
 from sfumato.core.memory import require_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.budget import Budget
@@ -21,8 +20,7 @@ from sfumato.models.gaussians import (
     gaussians_from_moments,
     top_eigenvectors,
 )
-from sfumato.models.transfer import OF_A_SOURCE, Planned, PrivateTransferClassifier
-from sfumato.models.transfer_target import SourceGaussians, from_released
+from sfumato.models.transfer import Gaussians, Planned, PrivateTransferClassifier, from_released
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.records import ArrayRecords
@@ -111,21 +109,8 @@ use_source, n_jobs, verbose, random_state
         self.verbose = verbose
         self.random_state = random_state
 
-    def plan_source(self, source: Any, y_source: Any) -> Planned:
-        """Check one source, every entry of which gets noise; nothing is charged.
-
-        Parameters
-        ----------
-        source : array-like of shape (n_rows, n_features)
-            Its rows.
-        y_source : array-like of shape (n_rows,)
-            Their labels.
-
-        Returns
-        -------
-        tuple
-            The budget, what it has to pay, and what then draws the Gaussians and their guarantee.
-        """
+    def _plan_source(self, source: Any, y_source: Any) -> Planned:
+        """Check the source, every entry of which gets noise; nothing is charged."""
         scale, entries, codes, labels = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
@@ -140,7 +125,7 @@ use_source, n_jobs, verbose, random_state
             self.epsilon, self.delta, records, self.ledger, self.unit, type(self).__name__
         )
 
-        def draw() -> tuple[SourceGaussians, Guarantee]:
+        def draw() -> tuple[Gaussians, Guarantee]:
             assert budget.receipt is not None  # noqa: S101 - charged before anything is drawn
             noisy, promise = self._release_entries(scale, entries, mechanism, budget.receipt)
             kept = check_n_components(self.n_components, n_features)
@@ -149,34 +134,10 @@ use_source, n_jobs, verbose, random_state
 
         return budget, (mechanism.event(),), draw
 
-    def fit_target(self, target: ArrayLike, y_target: ArrayLike) -> Self:  # type: ignore[override]
-        """Learn to classify a target by the source that was fitted, once or several times.
-
-        Parameters
-        ----------
-        target : array-like of shape (n_target_rows, n_target_features)
-            Rows of the target.
-        y_target : array-like of shape (n_target_rows,)
-            Their labels, -1 where there is none.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        check_parameters(self, self.parameters)
-        kept = {name: getattr(self, name) for name in OF_A_SOURCE}
-        source, promise = self.source_, self.source_guarantee_
-        self._forget()
-        self.__dict__.update(kept)
-        self._keep_sources([source], [promise])
-        self._fit_target(*self._plan_target(target, y_target))
-        return self
-
 
 def from_noisy_rows(
     rows: Array, codes: Codes, n_classes: int, n_components: int, noise_variance: Array
-) -> SourceGaussians:
+) -> Gaussians:
     """Return Gaussians of rows whose entries carry independent noise of a known variance a column.
 
     Directions are the principal ones that stand out of the noise, and those of the class means.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -20,14 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.mapping_layers import seed_from
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
-from sfumato.models.transfer_target import (
+from sfumato.models.transfer import (
     NOT_PROTECTED,
     WARNING,
-    Rounds,
     all_errors,
-    autoencoder_parameters,
+    fit_autoencoders,
+    improve_labels,
     require_every_class,
     sound_rows,
     target_codes,
@@ -38,7 +38,6 @@ from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column, checked_rows
 
-Codes = NDArray[np.intp]
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
 MAX_FIRST_COMPONENTS = 20
 Array = NDArray[Any]
@@ -75,24 +74,6 @@ def source_to_target_errors(
 def _filtered(source: MembershipClassifier, rows: Array, codes: NDArray[np.intp]) -> Array:
     places = np.searchsorted(source.classes_, codes).clip(max=len(source.classes_) - 1)
     return np.asarray(source.filtered(rows, places))
-
-
-def first_errors(rounds: Rounds, rows: Array, codes: Codes, labelled: NDArray[np.bool_]) -> Array:
-    """Errors of all rows under a classifier of the labelled ones alone, with every point inducing.
-
-    Its subspace dimension is one less than the smallest class has rows, at most 20.
-    """
-    smallest = int(np.bincount(codes[labelled]).min())
-    n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
-    first = Rounds(
-        (n_components,),
-        False,
-        rounds.width,
-        rounds.parameters | {"n_layers": 1, "inducing_ratio": 1.0},
-        rounds.generator,
-    )
-    model = first.model(rows[labelled], codes[labelled], n_components)
-    return np.asarray(model.errors(rows))
 
 
 class PrintedTransfer(ClassifierMixin, EntryEstimator):
@@ -197,11 +178,11 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         receipt = self._charge(mechanism)  # charge one entry, then draw
         noisy, self.source_guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         self.classes_, self.n_source_features_ = labels, entries.shape[1]
-        self.source_classifier_ = MembershipClassifier(
-            min(COMPONENTS, noisy.shape[1]),
-            random_state=seed_from(self.random_state),
-            **autoencoder_parameters(self, n_layers=LAYERS, center=False),
-        ).fit(noisy, codes)
+        generator = check_random_state(self.random_state)
+        n_components = min(COMPONENTS, noisy.shape[1])
+        self.source_classifier_ = fit_autoencoders(
+            self, generator, noisy, codes, n_components, n_layers=LAYERS, center=False
+        )
         self.source_directions_ = _subspace(noisy, -(-noisy.shape[1] // 2)).T
         self.guarantee_ = self.source_guarantee_
         return self
@@ -232,18 +213,20 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
             n_kept = min(len(self.source_directions_), rows.shape[1])
             self.target_directions_ = _subspace(rows, n_kept)
         points = self._target_points(rows)
-        rounds = Rounds(
-            tuple(self.schedule),
-            self.cross_fit,
-            self.n_source_features_,
-            autoencoder_parameters(self, n_layers=self.n_layers, center=False),
-            check_random_state(self.random_state),
-        )
-        first = first_errors(rounds, points, codes, labelled).argmin(axis=1)
-        found = rounds.run(points, np.where(labelled, codes, first), labelled)
-        self.target_classifier_ = rounds.model(points, found, self.schedule[-1])
+        generator = check_random_state(self.random_state)
+        words: dict[str, Any] = {"center": False, "width": self.n_source_features_}
+        # First labels by a classifier of the labelled rows alone, with every point inducing. Its
+        # subspace dimension is one less than the smallest class has rows, at most 20.
+        smallest = int(np.bincount(codes[labelled]).min())
+        n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
+        given = points[labelled], codes[labelled], n_components
+        first = fit_autoencoders(self, generator, *given, n_layers=1, inducing_ratio=1.0, **words)
+        found = np.where(labelled, codes, first.errors(points).argmin(axis=1))
+        fit = partial(fit_autoencoders, self, generator, n_layers=self.n_layers, **words)
+        found = improve_labels(fit, points, found, labelled, self, generator)
+        self.target_classifier_ = fit(points, found, self.schedule[-1])
         self.source_to_target_ = fit_source_to_target(  # (84) to (86)
-            self.source_classifier_, self._in_source_space(points), found, rounds.generator
+            self.source_classifier_, self._in_source_space(points), found, generator
         )
         return np.asarray(self.classes_[found])
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.core.arrays import to_numpy
 from sfumato.core.constraints import refuse
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.hull_search import PARTITIONS, fit_branches, partition_rows, places_of
+from sfumato.models.hull_search import PARTITIONS, cut_rows, fit_branches
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.papers.kahm.smoothing import Stop, fabricate_groups
 from sfumato.privacy.guarantee import Guarantee
@@ -58,31 +58,6 @@ def plan_branches(
     if needed <= DEFAULT_BRANCH and noise_variance <= EXPECTED_VARIANCE:
         return DEFAULT_BRANCH, "kmeans", 1 if noise_variance <= LITTLE_NOISE else 2
     return math.ceil(min(max(needed, DEFAULT_BRANCH), largest)), "random", 2
-
-
-def cut_rows(
-    rows: NDArray[np.float64],
-    codes: NDArray[np.intp],
-    branch_size: int,
-    partition: str,
-    random_state: Any,
-) -> tuple[list[NDArray[np.intp]], list[int]]:
-    """Cut the rows of each class that has any into branches: their places and their class."""
-    generator = check_random_state(random_state)
-    places: list[NDArray[np.intp]] = []
-    classes: list[int] = []
-    for code in np.unique(codes):
-        (members,) = np.nonzero(codes == code)
-        numbers = partition_rows(
-            rows[members],
-            branch_size=branch_size,
-            partition=partition,
-            random_state=generator,
-        )
-        parts = [members[inside] for inside in places_of(numbers)]
-        places += parts
-        classes += [int(code)] * len(parts)
-    return places, classes
 
 
 def unpartition(private: BranchedRows, groups: Sequence[Any]) -> NDArray[np.float64]:
@@ -126,12 +101,23 @@ class _EntryRows(EntryEstimator):
         size, partition, passes = plan_branches(variance, entries.shape[1], largest=self.max_branch)
         receipt = self._charge(mechanism)  # one entry is charged, then all are drawn
         noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
-        places, classes = cut_rows(
-            noisy, codes, self.branch_size or size, self.partition or partition, self.random_state
-        )
+        private = self._cut(noisy, codes, size, partition)
         passes = passes if self.n_smoothing is None else self.n_smoothing
-        stops = [Stop(passes)] * len(places) if passes else None
-        return BranchedRows(noisy, places, classes), stops, codes, labels
+        stops = [Stop(passes)] * len(private.places) if passes else None
+        return private, stops, codes, labels
+
+    def _cut(
+        self, rows: NDArray[np.float64], codes: Codes, size: int, partition: str
+    ) -> BranchedRows:
+        """Cut the rows of each class that has any into branches."""
+        groups, owners, _ = cut_rows(
+            rows,
+            codes,
+            branch_size=self.branch_size or size,
+            partition=self.partition or partition,
+            random_state=check_random_state(self.random_state),
+        )
+        return BranchedRows(rows, list(groups.places), owners.tolist())
 
     def _smoothed(self, private: BranchedRows, stops: list[Stop] | None) -> Any:
         """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""

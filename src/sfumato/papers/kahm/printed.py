@@ -22,7 +22,6 @@ from sfumato.papers.kahm.entries import (
     EntryFabricator,
     EntryHullClassifier,
     _EntryRows,
-    cut_rows,
 )
 from sfumato.papers.kahm.smoothing import MAX_PASSES, Stop, modelling_error
 from sfumato.privacy.events import NonPrivateEvent
@@ -53,10 +52,7 @@ class _PrintedRows(_EntryRows):
             RefutedGuaranteeWarning,
             stacklevel=3,
         )
-        cut = cut_rows(
-            entries, codes, self.branch_size or DEFAULT_BRANCH, "kmeans", self.random_state
-        )
-        raw = BranchedRows(entries, *cut)
+        raw = self._cut(entries, codes, DEFAULT_BRANCH, "kmeans")
         thresholds = map_in_parallel(
             partial(modelling_error, n_components=self.hull_components),
             raw.groups(self.device),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.models.mapping_layers import centroids
+from sfumato.models.mappings import centroids
 
 NU = 2.1
 

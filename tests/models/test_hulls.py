@@ -1,0 +1,687 @@
+"""Hulls against the formulas as printed, degenerate rows, other array libraries and stacks."""
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+import sfumato
+from sfumato import (
+    AffineHullClassifier,
+    Bounds,
+    DeepAffineHull,
+    KernelAffineHull,
+    PrivateAffineHullClassifier,
+    WideAffineHull,
+)
+from sfumato.audit.testing import seeded_noise
+from sfumato.core.arrays import is_foreign_array, to_numpy
+from sfumato.exceptions import InvalidInputError
+from sfumato.models import hull_search as search
+from sfumato.models.hull_search import (
+    branch_distances,
+    cut_rows,
+    distance,
+    fit_branch,
+    fit_branches,
+    image,
+    pruned_branch_distances,
+)
+
+from .literal_hulls import LiteralClassifier, LiteralDeepHull, LiteralHull
+
+PARAMETERS = {"n_components": 4, "n_layers": 3, "dtype": "float64"}
+
+
+# One branch ---------------------------------------------------------------------------------------
+
+
+def fit(rows, n=3, layers=2, dtype="float64"):
+    return fit_branch(np.asarray(rows), n_components=n, n_layers=layers, dtype=dtype)
+
+
+def assert_equals_literal(rows, queries, n, layers, rtol=1e-7):
+    literal = LiteralDeepHull(rows, n, layers)
+    branch = fit(rows, n, layers)
+    np.testing.assert_allclose(distance(branch, queries), literal.distance(queries), rtol=rtol)
+    expected = [layer.regularization for layer in literal.layers]
+    np.testing.assert_allclose(branch["regularization"], expected, rtol=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    shape=st.tuples(st.integers(8, 40), st.integers(2, 60)),
+    scale=st.sampled_from([0.1, 1.0, 10.0]),
+    offset=st.sampled_from([0.0, -0.5, 3.0]),
+)
+def test_random_rows_equal_the_literal_formulas(seed, shape, scale, offset):
+    """Tall and wide data take different routes to the principal directions."""
+    rng = np.random.default_rng(seed)
+    rows = scale * (rng.random(shape) + offset)
+    queries = scale * (rng.random((20, shape[1])) + offset)
+    n = min(4, shape[0] - 2, shape[1])
+    assert_equals_literal(rows, queries, n, min(2, n))
+
+
+def test_layers_equal_the_literal_formulas(digits):
+    X, y = digits
+    rows, queries = X[y == 8], X[y != 8][:80]
+    hull = DeepAffineHull(5, n_layers=4).fit(rows)
+    literal = LiteralDeepHull(rows, 5, 4)
+    images = np.stack(literal.layer_images(queries), axis=1)
+    np.testing.assert_allclose(hull.layer_images(queries), images, atol=1e-9)
+    distances = literal.layer_distances(queries)
+    assert set(distances.argmin(axis=1)) == {0, 1, 2, 3}  # each layer wins somewhere
+    nearest = images[np.arange(len(queries)), distances.argmin(axis=1)]
+    np.testing.assert_allclose(hull.transform(queries), nearest, atol=1e-9)
+    expected = [layer.regularization for layer in literal.layers]
+    np.testing.assert_allclose(hull.regularization_, expected, rtol=1e-9)
+
+
+def test_every_method_equals_the_literal_formulas(rng):
+    rows, queries = rng.random((40, 6)), rng.random((15, 6))
+    hull, literal = KernelAffineHull(4).fit(rows), LiteralHull(rows, 4)
+    images = literal.image(queries)
+    np.testing.assert_allclose(hull.transform(queries), images, rtol=1e-8)
+    np.testing.assert_allclose(
+        hull.distance(queries), np.linalg.norm(queries - images, axis=1), rtol=1e-8
+    )
+    np.testing.assert_allclose(hull.regularization_, literal.regularization, rtol=1e-9)
+    assert hull.n_components_ == 4
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_single_precision_model_is_close(rng, wide):
+    p, decades = (90, 14) if wide else (12, 2)  # wide: more than single precision resolves
+    scales = 10.0 ** -np.linspace(0, decades, p)
+    rows, queries = scales * rng.random((40, p)), scales * rng.random((15, p))
+    single = fit(rows, 5, 3, dtype="float32")
+    arrays = [*single["basis"], single["inducing"], single["coefficients"], single["deviations"]]
+    assert {array.dtype for array in arrays} == {np.dtype("float32")}
+    single["mean"] = single["mean"].astype(np.float32)
+    found = distance(single, queries.astype(np.float32))
+    np.testing.assert_allclose(found, distance(fit(rows, 5, 3), queries), rtol=1e-4)
+
+
+def test_model_of_tall_data_holds_no_row(rng):
+    rows = rng.random((50, 6))
+    branch = fit(rows)
+    for array in (*branch["basis"], branch["inducing"], branch["coefficients"]):
+        if array.shape[-1] == rows.shape[1]:
+            assert not any(np.allclose(row, rows[0]) for row in array.reshape(-1, rows.shape[1]))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0.3, -2.0, 7.0]],
+        [[0.3, -2.0, 7.0]] * 6,
+        np.zeros((4, 3)),
+        [[0.1 + 0.2, 1e9, -1e-9]] * 7,
+        [[1e-300, 0.0, 0.0]] * 3,
+    ],
+    ids=["one row", "equal rows", "zeros", "equal rows of mixed size", "tiny"],
+)
+def test_rows_that_are_one_point_give_the_constant_map(rows):
+    rows = np.asarray(rows)
+    branch = fit(rows)
+    queries = rows[:1] + np.array([[0.0] * 3, [1.0, 2.0, 2.0], [1e6, 0.0, 0.0]])
+    assert branch["n_components"] == 0
+    np.testing.assert_allclose(image(branch, queries), np.repeat(rows[:1], 3, 0), rtol=1e-12)
+    expected = np.linalg.norm(queries - rows[:1], axis=1)
+    np.testing.assert_allclose(distance(branch, queries), expected, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "rank"),
+    [
+        (lambda r: np.column_stack([r.random((20, 2)), np.full(20, 5.0)]), 2),
+        (lambda r: r.random((20, 1)) @ [[1.0, 2.0, -3.0]], 1),
+        (lambda r: (r.random((20, 2)) @ r.random((2, 3))).astype(np.float32), 2),
+        (lambda r: r.random((3, 3)), 2),
+        (lambda r: np.repeat(r.random((4, 3)), 5, axis=0), 3),
+    ],
+    ids=["constant feature", "collinear", "collinear float32", "N <= n", "duplicates"],
+)
+def test_components_and_layers_are_capped_by_the_rank(rng, rows, rank):
+    branch = fit(rows(rng), n=20, layers=20)
+    assert branch["n_components"] == rank
+    assert branch["coefficients"].shape[0] == rank
+    found = distance(branch, rng.random((10, 3)))
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-6, 1e6, 1e12])
+def test_extreme_scales_stay_finite(rng, scale):
+    rows = scale * rng.random((40, 4))
+    found = distance(fit(rows), rows)
+    assert np.isfinite(found).all()
+    assert (found <= scale * 10).all()
+
+
+# Two sets of rows with a point where the sum of the memberships is negative, against Theorem 2.
+COUNTEREXAMPLES = {
+    "plane": (
+        np.array([[3, -20], [-1, -27], [-12, -20], [-12, -3], [3, -8]]) / 1000,
+        np.array([[0.0777, -0.0725]]),
+    ),
+    "cube": (
+        np.random.default_rng(0).random((10, 6)) * 0.2,
+        np.array([[0.259, 0.048, -0.282, 0.148, -0.031, -0.097]]),
+    ),
+}
+
+
+@pytest.fixture(params=COUNTEREXAMPLES)
+def counterexample(request):
+    return COUNTEREXAMPLES[request.param]
+
+
+def test_a_point_without_image_is_infinitely_far(counterexample):
+    rows, point = counterexample
+    n = rows.shape[1]
+    single = KernelAffineHull(n).fit(rows)
+    assert single.distance(point) == np.inf
+    np.testing.assert_array_equal(single.membership(point), 0.0)
+    np.testing.assert_allclose(single.transform(point)[0], rows.mean(axis=0))
+    for hull in (DeepAffineHull(n, n_layers=2), WideAffineHull(n)):
+        assert hull.fit(rows).distance(point) == np.inf
+        assert np.isfinite(hull.transform(point)).all()
+
+
+def test_nothing_is_nan_on_the_way_through_the_pole(counterexample):
+    rows, point = counterexample
+    hull = DeepAffineHull(rows.shape[1], n_layers=2).fit(rows)
+    centre = rows.mean(axis=0)
+    path = centre + np.linspace(0, 3, 2001)[:, None] * (point - centre)
+    found = hull.distance(path)
+    assert not np.isnan(found).any()
+    assert np.isfinite(found[:400]).all()
+    assert np.isinf(found).any()
+
+
+def test_a_point_without_image_never_wins(counterexample):
+    rows, point = counterexample
+    far = rows + 5.0  # any other class, however far
+    X, y = np.vstack([rows, far]), np.repeat(["near", "far"], len(rows))
+    for how in ("exact", "pruned"):
+        model = AffineHullClassifier(rows.shape[1], search=how).fit(X, y)
+        assert model.predict(point) == "far"
+    assert np.isinf(model.distances(point)).tolist() == [[False, True]]
+    np.testing.assert_allclose(model.matching_score(point), [[1.0, np.exp(-1)]])
+    assert model.decision_function(point) == -1.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), factor=st.floats(1.0, 1e8))
+def test_far_points_give_no_nan(seed, factor):
+    rng = np.random.default_rng(seed)
+    hull = DeepAffineHull(3, n_layers=2).fit(rng.random((25, 4)))
+    queries = factor * rng.normal(size=(20, 4))
+    assert not np.isnan(hull.distance(queries)).any()
+    assert np.isfinite(hull.transform(queries)).all()
+
+
+def test_memberships_are_symmetric_with_spectrum_below_one(rng):
+    """H = K (K + λI)^-1, the memberships of the rows before they are normalised."""
+    rows = rng.random((25, 4))
+    hull = KernelAffineHull(3).fit(rows)
+    literal = LiteralHull(rows, 3)
+    sums = literal.h(rows).sum(axis=1, keepdims=True)
+    H = hull.membership(rows) * sums
+    np.testing.assert_allclose(H, H.T, atol=1e-9)
+    spectrum = np.linalg.eigvalsh((H + H.T) / 2)
+    values = np.linalg.eigvalsh(literal.K)
+    np.testing.assert_allclose(spectrum, values / (values + hull.regularization_), atol=1e-9)
+    assert spectrum.min() >= -1e-12
+    assert spectrum.max() < 1
+
+
+# Many branches, classes ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(rng):
+    return np.vstack([rng.normal(c, 0.3, size=(40, 5)) for c in (0.0, 2.0, 4.0)])
+
+
+def wide(**parameters):
+    return WideAffineHull(4, n_layers=2, branch_size=40, random_state=0, **parameters)
+
+
+@pytest.mark.parametrize("partition", ["kmeans", "random"])
+def test_same_seed_same_hull_with_any_number_of_jobs(rows, partition):
+    one, two = wide(partition=partition).fit(rows), wide(partition=partition, n_jobs=2).fit(rows)
+    np.testing.assert_array_equal(one.branch_, two.branch_)
+    np.testing.assert_allclose(one.distance(rows), two.distance(rows), rtol=1e-10)
+
+
+def test_merge_is_the_union_of_branches(rows, rng):
+    queries = rng.normal(2, 2, size=(50, 5))
+    parties = [wide().fit(rows[:60]), wide().fit(rows[60:]), wide().fit(rows[::2])]
+    merged = parties[0].merge(*parties[1:])
+    least = np.min([party.distance(queries) for party in parties], axis=0)
+    np.testing.assert_allclose(merged.distance(queries), least, rtol=1e-9)
+    assert len(merged.branches_) == sum(len(party.branches_) for party in parties)
+    assert merged.branch_.max() + 1 == len(merged.branches_)
+    assert len(merged.branch_) == 180
+    assert len(parties[0].branches_) == 2  # the parties are as before
+
+
+def test_progress_bar_goes_to_standard_error(rows, capsys):
+    wide(verbose=True).fit(rows)
+    captured = capsys.readouterr()
+    assert "Fitting branches" in captured.err
+    assert captured.out == ""
+    wide().fit(rows)
+    assert capsys.readouterr().err == ""
+
+
+def classifier(**parameters):
+    return AffineHullClassifier(8, **{"n_layers": 2, "random_state": 0, **parameters})
+
+
+@pytest.fixture(scope="module")
+def split(digits):
+    X, y = digits
+    return X[:900], y[:900], X[900:1500], y[900:1500]
+
+
+@pytest.fixture(scope="module")
+def fitted(split):
+    return classifier(branch_size=50).fit(*split[:2])
+
+
+def test_everything_equals_the_literal_formulas(split, fitted):
+    X, y, queries, _ = split
+    groups = []
+    for label, hull in zip(fitted.classes_, fitted.hulls_, strict=True):
+        rows = X[y == label]
+        groups.append([rows[hull.branch_ == s] for s in range(len(hull.branches_))])
+    assert [len(group) for group in groups] == [2] * 10
+    literal, queries = LiteralClassifier(groups, 8, 2), queries[:50]
+    distances = literal.distances(queries)
+    np.testing.assert_allclose(fitted.distances(queries), distances, rtol=1e-7)
+    np.testing.assert_array_equal(fitted.predict(queries), distances.argmin(axis=1))
+    scores = literal.matching_score(queries)
+    np.testing.assert_allclose(fitted.matching_score(queries), scores, rtol=1e-7)
+    np.testing.assert_allclose(
+        fitted.predict_proba(queries), scores / scores.sum(axis=1, keepdims=True), rtol=1e-7
+    )
+    np.testing.assert_allclose(fitted.decision_function(queries), np.log(scores), rtol=1e-6)
+
+
+def test_classes_with_a_single_row_work():
+    model = classifier().fit([[0.0, 0.0], [1.0, 1.0], [1.0, 0.9]], ["alone", "pair", "pair"])
+    assert model.predict([[0.1, 0.0], [1.0, 0.95]]).tolist() == ["alone", "pair"]
+
+
+def test_merged_classes_are_the_union_of_branches(split):
+    X, y, queries, _ = split
+    few = y < 7
+    parties = [
+        classifier().fit(X[few], y[few]),
+        classifier().fit(X[~few | (y == 1)], y[~few | (y == 1)]),
+    ]
+    merged = parties[0].merge(parties[1])
+    assert merged.classes_.tolist() == list(range(10))
+    first, second = (party.distances(queries) for party in parties)
+    expected = np.column_stack([first, second[:, 1:]])
+    expected[:, 1] = np.minimum(first[:, 1], second[:, 0])
+    np.testing.assert_allclose(merged.distances(queries), expected, rtol=1e-9)
+    assert [len(hull.branches_) for hull in merged.hulls_] == [1, 2] + [1] * 8
+
+
+def test_works_in_pipelines_searches_and_calibration(split):
+    X, y, queries, labels = split
+    grid = GridSearchCV(
+        make_pipeline(MinMaxScaler(), classifier()),
+        {"affinehullclassifier__n_components": [1, 8]},
+        cv=2,
+    ).fit(X[:400], y[:400])
+    assert grid.best_params_ == {"affinehullclassifier__n_components": 8}
+    calibrated = CalibratedClassifierCV(classifier(), cv=2).fit(X[:400], y[:400])
+    assert calibrated.score(queries, labels) > 0.9
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "sentence"),
+    [
+        (KernelAffineHull(0), np.eye(3), "'n_components' must be a whole number from 1 on"),
+        (KernelAffineHull(dtype="float16"), np.eye(3), "'dtype' must be one of"),
+        (WideAffineHull(branch_size=0), np.eye(3), "'branch_size' must be"),
+        (WideAffineHull(partition="grid"), np.eye(3), "'partition' must be"),
+        (KernelAffineHull(), np.full((3, 3), np.nan), "NaN"),
+        (KernelAffineHull(), np.full((3, 3), np.inf), "infinity"),
+        (KernelAffineHull(), np.array([["1", "secret"]] * 2, dtype=object), "must contain numbers"),
+    ],
+)
+def test_wrong_parameters_and_rows_are_named(model, rows, sentence):
+    with pytest.raises(InvalidInputError, match=sentence) as caught:
+        model.fit(rows)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_does_not_fit_is_refused(rows, split, fitted):
+    with pytest.raises(InvalidInputError, match="4 features, but WideAffineHull is expecting 5"):
+        wide().fit(rows).distance(rows[:, :4])
+    with pytest.raises(InvalidInputError, match="same precision"):
+        wide().fit(rows).merge(wide(dtype="float32").fit(rows))
+    with pytest.raises(InvalidInputError, match="same number of features"):
+        wide().fit(rows).merge(wide().fit(rows[:, :4]))
+    with pytest.raises(InvalidInputError, match="one label per row"):
+        classifier().fit(split[0], split[1][:-1])
+    with pytest.raises(InvalidInputError, match="'search' must be one of 'exact', 'pruned'"):
+        fitted.predict(split[2], search="quick")
+
+
+# Pruned search ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(digits):
+    X, y = digits
+    groups = [X[:1200][y[:1200] == label] for label in range(10)]
+    return fit_branches(groups, n_components=10, n_layers=3, dtype="float64"), X[1200:]
+
+
+def test_pruned_search_finds_the_least_distance(model, monkeypatch):
+    monkeypatch.setattr(search, "COARSE_COORDINATES", 12)  # so that it is coarse here
+    branches, queries = model
+    exact, pruned = branch_distances(branches, queries), pruned_branch_distances(branches, queries)
+    np.testing.assert_array_equal(exact.argmin(axis=1), pruned.argmin(axis=1))
+    np.testing.assert_allclose(pruned.min(axis=1), exact.min(axis=1), rtol=1e-9)
+    assert np.isinf(pruned).mean() > 0.2  # it did leave something out
+    assert (pruned >= exact * (1 - 1e-9)).all()
+    shared = pruned_branch_distances(branches, queries, n_jobs=2)
+    np.testing.assert_allclose(shared, pruned, rtol=1e-12)
+    monkeypatch.setattr(search, "COARSE_MARGIN", 1.0)  # the margins matter
+    pruned = pruned_branch_distances(branches, queries)
+    assert (pruned.argmin(axis=1) != exact.argmin(axis=1)).any()
+
+
+# Other array libraries, and stacks ----------------------------------------------------------------
+
+
+def torch_tensor(x):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return torch.as_tensor(np.array(x))
+
+
+def cuda_tensor(x):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return torch.as_tensor(np.array(x), device="cuda")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(array_api_strict.asarray, id="strict"),
+        pytest.param(torch_tensor, id="torch", marks=pytest.mark.torch),
+        pytest.param(cuda_tensor, id="cuda"),
+    ]
+)
+def foreign(request):
+    return request.param
+
+
+def assert_same(found, expected, kind, rtol=1e-9):
+    assert type(found) is type(kind)
+    assert found.device == kind.device
+    np.testing.assert_allclose(to_numpy(found), expected, rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["transform", "distance", "membership", "layer_images"])
+def test_hulls_of_one_branch(foreign, rng, method):
+    X, queries = rng.random((60, 7)), rng.random((20, 7))
+    hull = KernelAffineHull(4) if method == "membership" else DeepAffineHull(4, n_layers=3)
+    if not hasattr(hull, method):
+        hull = DeepAffineHull(4)
+    expected = getattr(hull.fit(X), method)(queries)
+    given = foreign(queries)
+    assert_same(getattr(hull, method)(given), expected, given)  # a NumPy model, a foreign query
+    hull.fit(foreign(X))
+    assert_same(getattr(hull, method)(given), expected, given)
+    assert isinstance(getattr(hull, method)(queries), np.ndarray)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_classifier_of_tensors(foreign, rng, dtype):
+    X, queries = rng.random((60, 7)), rng.random((20, 7))
+    y = np.arange(60) % 3
+    model = AffineHullClassifier(4, n_layers=2, dtype=dtype, random_state=0)
+    names = ["predict", "distances", "decision_function", "matching_score", "predict_proba"]
+    expected = {name: getattr(model.fit(X, y), name)(queries) for name in names}
+    pruned = model.predict(queries, search="pruned")
+    given = foreign(queries)
+    model.fit(foreign(X), foreign(y))
+    rtol = 1e-9 if dtype == "float64" else 1e-3
+    for name in names:
+        assert_same(getattr(model, name)(given), expected[name], given, rtol)
+    assert_same(model.predict(given, search="pruned"), pruned, given)
+    model.fit(foreign(X), np.array(["a", "b", "c"])[y])
+    np.testing.assert_array_equal(
+        model.predict(given), np.array(["a", "b", "c"])[expected["predict"]]
+    )
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+def test_stacks(foreign, rng, stacked):
+    X, queries = rng.random((60, 7)), rng.random((20, 7))
+    groups = [X[:30], X[30:41], X[41:44], X[50:51]]
+    parameters = {"n_components": 4, "n_layers": 3, "dtype": "float64"}
+    expected = branch_distances(fit_branches(groups, **parameters), queries)
+    branches = fit_branches([foreign(g) for g in groups], stacked=stacked, **parameters)
+    given = foreign(queries)
+    assert_same(branch_distances(branches, given, stacked=stacked), expected, given)
+
+
+def test_wide_hull_of_tensors(foreign, rows):
+    hull, given = wide(), foreign(rows[::3])
+    expected = hull.fit(rows).distance(rows[::3]), hull.transform(rows[::3]), hull.branch_
+    hull.fit(foreign(rows))
+    np.testing.assert_array_equal(hull.branch_, expected[2])
+    assert_same(hull.distance(given), expected[0], given)
+    assert_same(hull.transform(given), expected[1], given)
+    with pytest.raises(InvalidInputError, match="2-D"):
+        hull.distance(given[0, :])
+    with pytest.raises(InvalidInputError, match="NaN or infinity"):
+        hull.distance(foreign(np.full((2, 5), np.nan)))
+
+
+@pytest.fixture(params=[6, 40], ids=["tall", "wide"])
+def groups(rng, request):
+    """Branches of different size and rank, one of them a single point."""
+    p = request.param
+    flat = rng.random((12, 2)) @ rng.random((2, p))
+    return [rng.random((25, p)), rng.random((9, p)), flat, np.full((5, p), 0.3), rng.random((3, p))]
+
+
+def test_stack_equals_one_by_one(groups, rng):
+    queries = rng.normal(size=(30, groups[0].shape[1]))
+    stacked, single = (fit_branches(groups, stacked=s, **PARAMETERS) for s in (True, False))
+    expected = np.stack([distance(branch, queries) for branch in single], axis=1)
+    for branches in (stacked, single):
+        assert [b["n_components"] for b in branches] == [4, 4, 2, 0, 2]
+        assert [b["coefficients"].shape[0] for b in branches] == [3, 3, 2, 1, 2]
+        for as_stack in (True, False):
+            found = branch_distances(branches, queries, stacked=as_stack)
+            np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_padding_does_not_hide_far_points(groups, rng):
+    branches = fit_branches(groups, **PARAMETERS)
+    queries = 1e4 * rng.normal(size=(20, groups[0].shape[1]))
+    found = [branch_distances(branches, queries, stacked=s) for s in (True, False)]
+    np.testing.assert_allclose(*found, rtol=1e-8)
+
+
+def test_branches_of_a_stack_own_their_memory(groups):
+    for branch in fit_branches(groups, stacked=True, **PARAMETERS):
+        for array in (branch["mean"], branch["coefficients"], branch["inducing"]):
+            assert array.base is None
+
+
+def test_several_chunks_come_back_in_order(groups, monkeypatch):
+    monkeypatch.setattr(search, "STACK_BYTES", 8 * 2 * 25**2)
+    branches = fit_branches(groups, stacked=True, **PARAMETERS)
+    for branch, rows in zip(branches, groups, strict=True):
+        np.testing.assert_allclose(branch["mean"], rows.mean(axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_hulls_by_products_equal_those_by_eigenvectors(rng, monkeypatch, dtype):
+    """What an accelerator does instead of finding all eigenvectors, here on the processor."""
+    directions = rng.standard_normal((260, 260)) * 0.9 ** np.arange(260)[:, None]
+    groups = [rng.random((n, 260)) @ directions / 30 for n in (300, 280)]
+    queries = rng.random((20, 260)) @ directions / 30
+    parameters = {**PARAMETERS, "dtype": dtype}
+    expected = branch_distances(fit_branches(groups, stacked=True, **parameters), queries)
+    monkeypatch.setattr(search, "is_accelerated", lambda rows: True)
+    found = fit_branches(groups, stacked=True, **parameters)
+    assert [each["basis"][0].shape for each in found] == [(260, 260)] * 2
+    rtol = 1e-7 if dtype == "float64" else 1e-3
+    np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol)
+    monkeypatch.setattr(search, "leading_eigenvectors", lambda *given: None)  # not certified
+    found = fit_branches(groups, stacked=True, **parameters)
+    np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol / 10)
+
+
+# Rows cut into branches ---------------------------------------------------------------------------
+
+
+def cut(rows, size, how="kmeans", seed=0):
+    state = np.random.RandomState(seed)
+    return cut_rows(rows, branch_size=size, partition=how, random_state=state)[2][0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(1, 60),
+    size=st.integers(1, 20),
+    how=st.sampled_from(["kmeans", "random"]),
+    distinct=st.integers(1, 60),
+)
+def test_numbers_have_no_gaps(n, size, how, distinct):
+    """Also with fewer distinct rows than branches, where clusters run empty."""
+    rows = np.random.default_rng(n).normal(size=(distinct, 2))[np.arange(n) % distinct]
+    numbers = cut(rows, size, how)
+    assert numbers.shape == (n,)
+    assert set(numbers) == set(range(numbers.max() + 1))
+    assert numbers.max() + 1 <= -(-n // size)
+
+
+def test_a_sample_finds_the_clusters_of_many_rows(rng, monkeypatch):
+    monkeypatch.setattr(search, "SAMPLE_ROWS", 60)
+    monkeypatch.setattr(search, "SAMPLE_ROWS_PER_CLUSTER", 15)
+    truth = np.repeat(np.arange(4), 250)
+    rows = 1000 + 20 * np.eye(4)[truth] + rng.normal(size=(1000, 4))
+    assert adjusted_rand_score(truth, cut(rows, 250)) == 1.0
+
+
+def test_random_branches_are_of_equal_size(rng):
+    numbers = cut(rng.normal(size=(103, 2)), 10, "random")
+    assert set(np.bincount(numbers)) == {9, 10}
+    assert (np.diff(numbers) < 0).any()
+
+
+@pytest.mark.parametrize("library", [np, array_api_strict], ids=["numpy", "strict"])
+def test_classes_cut_at_once_are_those_one_after_the_other(library, rng):
+    """Classes of one, three and four clusters; the state is left as it would be."""
+    sizes, n_clusters = (20, 70, 95, 8), (1, 3, 4, 1)
+    codes = np.repeat(np.arange(4), sizes)
+    own = np.concatenate([rng.integers(n, size=k) for k, n in zip(sizes, n_clusters, strict=True)])
+    rows = library.asarray(100 + 30 * np.eye(6)[own] + rng.normal(size=(len(codes), 6)))
+    found = []
+    for stacked in (False, True):
+        state = np.random.RandomState(3)
+        groups, owners, cuts = cut_rows(
+            rows, codes, branch_size=25, random_state=state, stacked=stacked
+        )
+        found.append((cuts, state.randint(10**9)))
+        assert owners.tolist() == np.repeat(np.arange(4), n_clusters).tolist()
+        assert sorted(np.concatenate(groups.places)) == list(range(len(codes)))
+    assert found[0][1] == found[1][1]
+    for apart, together in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_array_equal(apart, together)
+
+
+# Stored -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelAffineHull(5),
+        DeepAffineHull(5, n_layers=2, dtype="float32"),
+        WideAffineHull(5, n_layers=2, branch_size=100, random_state=0),
+        AffineHullClassifier(5, n_layers=2, branch_size=40, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.parametrize("n_features", [64, 600], ids=["tall", "wide"])
+def test_a_loaded_model_answers_as_before(digits, tmp_path, model, n_features):
+    X, y = digits
+    X = np.tile(X[:300], 10)[:, :n_features]
+    labels = np.array(["no", "yes"])[y[:300] % 2]
+    sfumato.save(model.fit(X, labels), tmp_path / "model")
+    loaded = sfumato.load(tmp_path / "model")
+    for name in ("transform", "distance", "membership", "layer_images", "distances", "predict"):
+        if hasattr(model, name):
+            np.testing.assert_array_equal(getattr(loaded, name)(X), getattr(model, name)(X))
+    assert vars(loaded).keys() == vars(model).keys()
+
+
+def holds_foreign_arrays(value):
+    """Look without `leaves`, which is under test elsewhere."""
+    if isinstance(value, dict):
+        return any(map(holds_foreign_arrays, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_foreign_arrays, value))
+    if is_foreign_array(value):
+        return True
+    return hasattr(value, "__dict__") and holds_foreign_arrays(vars(value))
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [array_api_strict.asarray, pytest.param(torch_tensor, marks=pytest.mark.torch)],
+    ids=["strict", "torch"],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_tensors_come_back_as_arrays(digits, tmp_path, dtype, tensor):
+    X, y = digits[0][:200], digits[1][:200] % 3
+    model = AffineHullClassifier(5, n_layers=2, dtype=dtype).fit(tensor(X), y)
+    assert holds_foreign_arrays(model)
+    sfumato.save(model, tmp_path / "model")
+    loaded = sfumato.load(tmp_path / "model")
+    assert not holds_foreign_arrays(loaded)
+    expected = to_numpy(model.distances(tensor(X)))
+    np.testing.assert_allclose(
+        loaded.distances(X), expected, rtol=1e-9 if dtype == "float64" else 1e-3
+    )
+
+
+@pytest.mark.torch
+def test_a_private_model_fitted_on_a_device_is_saved(digits, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    X, y = digits[0][:100], digits[1][:100] % 3
+    bounds = Bounds(lower=0.0, upper=1.0, labels=range(3))
+    words = {"epsilon": 9.0, "delta": 1e-5, "samples_per_gaussian": 60, "random_state": 0}
+    with seeded_noise(0):
+        model = PrivateAffineHullClassifier(5, bounds=bounds, device="cpu", **words).fit(X, y)
+    sfumato.save(model, tmp_path / "model")
+    loaded = sfumato.load(tmp_path / "model")
+    assert not holds_foreign_arrays(loaded)
+    assert loaded.guarantee_ == model.guarantee_
+    np.testing.assert_allclose(loaded.distances(X), model.distances(X), rtol=1e-9)

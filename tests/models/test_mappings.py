@@ -1,0 +1,297 @@
+"""Mappings and autoencoders against Algorithms 1 and 2 as printed, and where they never end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import sfumato
+from sfumato import (
+    MembershipAutoencoder,
+    MembershipClassifier,
+    MembershipMapping,
+    WideMembershipAutoencoder,
+)
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.mappings import (
+    SEEDS,
+    choose_inducing,
+    filtered,
+    fit_branch,
+    layer_outputs,
+    least_errors,
+)
+from tests.models import literal_mappings as literal
+
+Digits = tuple[np.ndarray, np.ndarray]
+
+
+def digit_rows(digit: int = 8, noise: float = 0.0, seed: int = 0) -> np.ndarray:
+    X, y = load_digits(return_X_y=True)
+    rows = X[y == digit] / 16
+    return rows + noise * np.random.default_rng(seed).laplace(size=rows.shape)
+
+
+def branch_of(rows: np.ndarray, n: int, n_layers: int = 3, **options: object) -> dict:
+    usual = {"inducing_ratio": 0.5, "kappa": 0.1, "center": False, "seed": 3}
+    return fit_branch(rows, n_components=n, n_layers=n_layers, **(usual | options))
+
+
+@pytest.mark.parametrize("n", [12, 5])
+@pytest.mark.parametrize("noise", [0.0, 10.0], ids=["clean", "noisy"])
+@pytest.mark.parametrize("start", [0, 1])
+def test_equals_the_printed_algorithms(n: int, noise: float, start: int) -> None:
+    rows = digit_rows(3 + start, noise)
+    fast = branch_of(rows, n, seed=start)
+    slow = literal.algorithm_2(rows, n, round(len(rows) / 2), 3, seed=start)
+    assert [len(each["inducing"]) for each in fast["layers"]] == [m["M"] for _, m in slow]
+    for here, (_, there) in zip(fast["layers"], slow, strict=True):
+        assert here["noise_precision"] == pytest.approx(there["beta"], rel=1e-7)
+        assert here["variance"] == pytest.approx(there["variance"], rel=1e-7)
+    queries = np.vstack([rows[:40], digit_rows(1)[:20]])
+    span = np.ptp(rows)
+    for one, other in zip(
+        layer_outputs(fast, queries), literal.outputs(slow, queries), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-7 * span)
+    np.testing.assert_allclose(
+        filtered(fast, queries), literal.filtered(slow, queries), atol=1e-7 * span
+    )
+
+
+def test_an_offset_harms_only_without_centring() -> None:
+    rows = digit_rows()
+    plain, moved = branch_of(rows, 6, center=True), branch_of(rows + 50, 6, center=True)
+    np.testing.assert_allclose(
+        filtered(plain, rows - plain["centre"]),
+        filtered(moved, rows + 50 - moved["centre"]),
+        atol=1e-6,
+    )
+    printed = branch_of(rows + 50, 6, center=False)
+    away = least_errors(printed, rows + 50).mean()
+    assert away > 2 * least_errors(plain, rows - plain["centre"]).mean()
+
+
+def test_a_rotation_into_more_coordinates_changes_nothing() -> None:
+    """Equation (79) is an isometry, if averages keep the wider p."""
+    rows = digit_rows() @ np.linalg.qr(np.random.default_rng(0).normal(size=(64, 20)))[0]
+    wide = rows @ np.linalg.qr(np.random.default_rng(1).normal(size=(90, 20)))[0].T
+    narrow, broad = branch_of(rows, 6, width=90), branch_of(wide, 6)
+    np.testing.assert_allclose(least_errors(narrow, rows), least_errors(broad, wide), rtol=1e-9)
+    other = branch_of(rows, 6, width=20)
+    assert not np.allclose(least_errors(narrow, rows), least_errors(other, rows), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 9])
+@pytest.mark.parametrize("most", [5, 60])
+@pytest.mark.parametrize("first_layer", [True, False])
+def test_galloping_finds_the_place_where_a_walk_would_stop(
+    n: int, most: int, first_layer: bool
+) -> None:
+    x = np.random.default_rng(n).normal(size=(120, n))
+    x -= x.mean(axis=0)
+    scale = 1 / np.ptp(x, axis=0)
+    found = choose_inducing(x, scale, most, kappa=0.1, seed=0, first_layer=first_layer)
+    size = most
+    while size > 1 and literal.tau(x, literal.clusters(x, size, 0), scale**2, 1.0) < 0.1:
+        size = min(-(-9 * size // 10), size - 1)
+    assert len(found.points) == size
+
+
+def test_ten_labels_end_below_nine_points() -> None:
+    """As printed ceil(0.9 · 9) = 9: the loop would stand still at tau(9) < kappa."""
+    rows = digit_rows()[:10]
+    branch = branch_of(rows, 9, n_layers=1, inducing_ratio=1.0)
+    assert len(branch["layers"][0]["inducing"]) <= 8
+
+
+HARD = {
+    "one row": np.ones((1, 4)),
+    "two rows": np.eye(2, 4),
+    "three rows": np.eye(3, 4),
+    "one feature": np.linspace(0, 1, 30)[:, None],
+    "two features": np.random.default_rng(0).random((30, 2)),
+    "duplicates": np.repeat(np.random.default_rng(0).random((5, 4)), 10, axis=0),
+    "identical": np.full((20, 4), 0.3),
+    "zero": np.zeros((20, 4)),
+    "a constant feature": np.column_stack([np.random.default_rng(0).random((30, 3)), np.ones(30)]),
+    "large": 1e6 * np.random.default_rng(0).random((30, 4)),
+    "small": 1e-6 * np.random.default_rng(0).random((30, 4)),
+    "wider than long": np.random.default_rng(0).random((10, 50)),
+}
+
+
+@pytest.mark.parametrize("rows", HARD.values(), ids=HARD.keys())
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_hard_rows_end_with_finite_outputs(rows: np.ndarray, center: bool, dtype: str) -> None:
+    branch = branch_of(rows, 20, n_layers=4, inducing_ratio=1.0, center=center, dtype=dtype)
+    found = filtered(branch, (rows - branch["centre"]).astype(dtype))
+    assert np.all(np.isfinite(found))
+    assert all(np.isfinite(layer["noise_precision"]) for layer in branch["layers"])
+    if center:  # the mean is always within reach
+        spread = np.sum((rows - rows.mean(axis=0)) ** 2)
+        left = np.sum((rows - branch["centre"] - found) ** 2)
+        assert left <= spread * 1.01 + 1e-12
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    X, y = load_digits(n_class=4, return_X_y=True)
+    return X / 16, y
+
+
+def seed_of(random_state: int) -> int:
+    return int(np.random.RandomState(random_state).randint(SEEDS))
+
+
+def test_mapping_is_algorithm_1(rng: np.random.Generator) -> None:
+    x, Y = rng.random((90, 3)), rng.random((90, 2))
+    mapping = MembershipMapping(center=False, random_state=1).fit(x, Y)
+    slow = literal.algorithm_1(x, Y, 45, kappa=0.1, seed=seed_of(1), width=2)
+    queries = rng.random((20, 3))
+    np.testing.assert_allclose(
+        mapping.predict(queries), literal.prediction(slow, queries), atol=1e-8
+    )
+    np.testing.assert_allclose(mapping.inducing_points_, slow["a"], atol=1e-12)
+    assert mapping.noise_precision_ == pytest.approx(slow["beta"], rel=1e-7)
+    assert mapping.kernel_variance_ == pytest.approx(slow["variance"], rel=1e-7)
+
+
+def test_mapping_learns_a_curve_and_centring_forgives_an_offset(rng: np.random.Generator) -> None:
+    x = rng.random((200, 1))
+    y = np.sin(5 * x[:, 0])
+    model = MembershipMapping(kappa=1e-6, random_state=0)
+    assert model.fit(x, y).score(x, y) > 0.95
+    x = rng.random((200, 4))
+    y = x.sum(axis=1)
+    model = MembershipMapping(random_state=0)
+    plain = model.fit(x, y).score(x, y)
+    assert model.fit(x, y + 100).score(x, y + 100) == pytest.approx(plain, abs=1e-6)
+    assert model.set_params(center=False).fit(x, y + 100).score(x, y + 100) < plain - 0.3
+
+
+def test_autoencoder_is_algorithm_2(digits: Digits) -> None:
+    rows = digits[0][digits[1] == 2]
+    model = MembershipAutoencoder(6, n_layers=3, center=False, random_state=4).fit(rows)
+    slow = literal.algorithm_2(rows, 6, round(len(rows) / 2), 3, seed=seed_of(4))
+    np.testing.assert_allclose(
+        model.transform(rows[:30]), literal.filtered(slow, rows[:30]), atol=1e-7
+    )
+    assert model.n_inducing_ == [m["M"] for _, m in slow]
+    stacked = np.stack(literal.outputs(slow, rows[:30]), axis=1)
+    np.testing.assert_allclose(model.layer_outputs(rows[:30]), stacked, atol=1e-7)
+    away = np.sum((rows[:30] - literal.filtered(slow, rows[:30])) ** 2, axis=1)
+    np.testing.assert_allclose(model.errors(rows[:30]), away, rtol=1e-6)
+
+
+def test_wide_autoencoder_keeps_the_nearest_output(digits: Digits) -> None:
+    rows = digits[0]
+    model = WideMembershipAutoencoder(5, n_layers=2, branch_size=200, random_state=0).fit(rows)
+    assert len(model.branches_) == 4
+    away = np.sum((rows - model.transform(rows)) ** 2, axis=1)
+    np.testing.assert_allclose(model.errors(rows), away, rtol=1e-9)
+    single = []
+    for branch in model.branches_:
+        alone = WideMembershipAutoencoder().set_params(**model.get_params())
+        alone.branches_, alone.n_features_in_ = [branch], 64
+        single.append(alone.errors(rows))
+    np.testing.assert_allclose(model.errors(rows), np.min(single, axis=0), rtol=1e-9)
+
+
+def test_classifier_gives_the_class_with_the_least_error(
+    digits: Digits,
+) -> None:
+    X, y = digits
+    names = np.array(["zero", "one", "two", "three"])[y]
+    model = MembershipClassifier(8, n_layers=2, branch_size=100, random_state=0).fit(
+        X[:500], names[:500]
+    )
+    found = model.errors(X[500:])
+    np.testing.assert_array_equal(model.predict(X[500:]), model.classes_[found.argmin(axis=1)])
+    assert model.score(X[500:], names[500:]) > 0.97
+    assert np.all(np.diff(model.branch_classes_) >= 0)
+    own = np.arange(len(X) - 500) % 4
+    filtered = model.filtered(X[500:], own)
+    away = np.sum((X[500:] - filtered) ** 2, axis=1)
+    np.testing.assert_allclose(away, found[np.arange(len(own)), own], rtol=1e-9)
+
+
+def test_single_precision_is_close_and_jobs_do_not_matter(
+    digits: Digits,
+) -> None:
+    X, y = digits
+    one = MembershipClassifier(8, n_layers=2, random_state=0).fit(X, y)
+    two = MembershipClassifier(8, n_layers=2, random_state=0, n_jobs=2).fit(X, y)
+    single = MembershipClassifier(8, n_layers=2, random_state=0, dtype="float32").fit(X, y)
+    np.testing.assert_array_equal(one.errors(X), two.errors(X))
+    assert single.errors(X).dtype == np.float32
+    np.testing.assert_allclose(single.errors(X), one.errors(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("xp", ["array_api_strict", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MembershipMapping(random_state=0),
+        MembershipAutoencoder(4, n_layers=2, random_state=0),
+        WideMembershipAutoencoder(4, n_layers=2, branch_size=300, random_state=0),
+        MembershipClassifier(4, n_layers=1, random_state=0, dtype="float32"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_tensors_and_saved_models_answer_alike(
+    xp: str, model: Any, digits: Digits, tmp_path: Path
+) -> None:
+    asarray = pytest.importorskip(xp, reason="PyTorch is not installed").asarray
+    # Few grey values lie as far from one centre as from another, and rounding, which each library
+    # does in its own way, would choose.
+    X = digits[0][:, 20:40] + 1e-3 * np.random.default_rng(0).random((len(digits[0]), 20))
+    y = digits[1] if hasattr(model, "classes_") or "Classifier" in type(model).__name__ else X[:, 0]
+    method = "predict" if hasattr(model, "predict") else "transform"
+    expected = getattr(model.fit(X, y), method)(X)
+    sfumato.save(model, tmp_path / "model.sfumato")
+    again = sfumato.load(tmp_path / "model.sfumato")
+    np.testing.assert_array_equal(getattr(again, method)(X), expected)
+    answer = getattr(model.fit(asarray(X), y), method)(asarray(X))
+    assert type(answer) is type(asarray(X))
+    np.testing.assert_allclose(np.asarray(answer), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "word"),
+    [
+        ({"n_components": 0}, "n_components"),
+        ({"n_layers": 1.5}, "n_layers"),
+        ({"inducing_ratio": 0.0}, "inducing_ratio"),
+        ({"inducing_ratio": 1.2}, "inducing_ratio"),
+        ({"kappa": -1.0}, "kappa"),
+        ({"kappa": "much"}, "kappa"),
+        ({"branch_size": 0}, "branch_size"),
+        ({"dtype": "float16"}, "dtype"),
+    ],
+)
+def test_wrong_parameters_are_named(
+    parameters: dict[str, object], word: str, digits: Digits
+) -> None:
+    for kind in (WideMembershipAutoencoder, MembershipClassifier):
+        with pytest.raises(InvalidInputError, match=f"'{word}'"):
+            kind(**parameters).fit(*digits)
+
+
+@pytest.mark.parametrize(
+    ("y", "word"),
+    [
+        (None, "y"),
+        (np.ones(4), "inconsistent"),
+        (["secret", "b", "c"], "numbers"),
+        ([1.0, np.nan, 2.0], "NaN"),
+    ],
+)
+def test_wrong_outputs_are_refused(y: Any, word: str) -> None:
+    with pytest.raises(InvalidInputError, match=word):
+        MembershipMapping().fit(np.ones((3, 2)), y)
