@@ -389,7 +389,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         else:
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)
-            planned = [self._plan_source(source, y_source)]
+            planned = [self.plan_source(source, y_source)]
         few = None if target is None else self._plan_target(target, y_target)
         if few is not None and few[2] is not None:
             planned.insert(0, few[2])
@@ -407,8 +407,19 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             self.guarantee_ = self.source_guarantee_
         return None if few is None else self._fit_target(*few)
 
-    def _plan_source(self, source: Any, y_source: Any) -> Planned:
-        """Divide the budget of the source between a few sums; nothing is charged."""
+    def plan_source(self, source: Any, y_source: Any) -> Planned:
+        """Divide the budget of the source between a few sums; nothing is charged.
+
+        Parameters
+        ----------
+        source, y_source : array-like
+            As in `fit`.
+
+        Returns
+        -------
+        tuple
+            The budget, what it has to pay, and what then draws the Gaussians and their guarantee.
+        """
         given, budget = self._begin(source, y_source)
         self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
         scaled = given.mapped(IntoUnitCube(self.row_bounds, given.width))

@@ -109,7 +109,7 @@ use_source, n_jobs, verbose, random_state
         self.verbose = verbose
         self.random_state = random_state
 
-    def _plan_source(self, source: Any, y_source: Any) -> Planned:
+    def plan_source(self, source: Any, y_source: Any) -> Planned:
         """Check the source, every entry of which gets noise; nothing is charged."""
         scale, entries, codes, labels = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
