@@ -25,13 +25,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 from benchmarks.recording import mnist, peak_gib, timed, write
-from sfumato import Bounds
+from sfumato import Bounds, Fabricator, PrivateAffineHullClassifier
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers.data import unit_rows
 from sfumato.papers.kahm import EntryFabricator
 from sfumato.papers.kahm.private import DEFINITIONS, PIXELS, TABLE_5, classifier
-from sfumato.synthetic.fabricator import Fabricator
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
 
 DELTA = 1e-5
 UNIT = Bounds(norm=1.0, labels=range(10))

@@ -35,7 +35,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.federated import Federation, SumsTask, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
-from sfumato.models import class_gaussians
+from sfumato.models import gaussians
 from sfumato.papers.data import unit_rows
 from sfumato.sums import ArrayRecords, SecondMoment
 
@@ -171,10 +171,10 @@ def by_law(
     """Fit to totals that have the law of those over parties."""
     X, y, X_test, y_test = data
     options = argparse.Namespace(n_layers=5, n_jobs=1)
-    share = settings.pop("pca_share", class_gaussians.PCA_SHARE)
+    share = settings.pop("pca_share", gaussians.PCA_SHARE)
     model = estimator(name, options).set_params(**settings)
     records = TotalsByLaw.of(X, y, times_the_variance(trust, n_parties))
-    with seeded_noise(run), patch.object(class_gaussians, "PCA_SHARE", share):
+    with seeded_noise(run), patch.object(gaussians, "PCA_SHARE", share):
         _, time = timed(lambda: model.fit(records))
     score = round(float(np.mean(model.predict(X_test) == y_test)), 4)
     return {"accuracy": score, "fit": time}

@@ -13,9 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from sfumato import Bounds
+from sfumato import Bounds, Fabricator
 from sfumato.papers.kahm import EntryFabricator
-from sfumato.synthetic.fabricator import Fabricator
 
 X, y = load_digits(return_X_y=True)
 bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))

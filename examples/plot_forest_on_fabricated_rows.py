@@ -15,8 +15,7 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from sfumato import TableBounds
-from sfumato.synthetic.fabricator import Fabricator
+from sfumato import Fabricator, TableBounds
 
 rng = np.random.default_rng(0)
 n = 6000

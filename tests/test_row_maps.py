@@ -59,8 +59,8 @@ from sfumato.sums.maps import (
     exact_projection,
 )
 from sfumato.sums.statistics import Parts
+from sfumato.synthetic.cells import CellPlaces, TableCells, public_columns
 from sfumato.synthetic.label_tree import Coarse
-from sfumato.synthetic.table_cells import TableCells, public_columns
 from sfumato.tables.bounds import Bounds
 
 ROWS, WIDTH, HOSTILE = 23, 21, 3e7
@@ -177,6 +177,10 @@ def table_cells(rng: np.random.Generator) -> Iterator[Case]:
     yield TableCells.of(columns, cuts), rows
 
 
+def cell_places(rng: np.random.Generator) -> Iterator[Case]:
+    yield CellPlaces(public_columns(TABLE)), next(table_cells(rng))[1]
+
+
 def curves(rng: np.random.Generator) -> Iterator[Case]:
     points = np.linspace(0.0, 1.0, WIDTH)
     features = KnotFeatures(MaternKernel(1.5, 0.3), points)
@@ -250,6 +254,7 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
         (WithTarget(IntoUnitBall(BOX, WIDTH)), np.hstack([raw_rows(rng), raw_rows(rng, 1)]))
     ],
     Coarse: lambda rng: [(Coarse((7, 9, 5), (3, 2, 5)), rng.integers(0, 5, (ROWS, 3)) * 1.0)],
+    CellPlaces: cell_places,
     TableCells: table_cells,
     Cells: lambda rng: (
         (Cells((-1.0, 0.0), (1.0, 1e-7), (9, 64), each), raw_rows(rng, 2)) for each in (True, False)

@@ -42,7 +42,7 @@ from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import BesideTarget, IntoUnitBall, LinearRows
 from sfumato.sums.statistics import Parts
-from sfumato.synthetic.table_cells import ColumnCells, TableCells
+from sfumato.synthetic.cells import ColumnCells, TableCells
 
 N = 1500
 BOUNDS = TableBounds.from_dict(

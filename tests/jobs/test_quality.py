@@ -14,8 +14,8 @@ import pytest
 from sfumato import Fabricator, save
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.synthetic.quality import SENSITIVE, measured_quality
-from tests.fabrication.test_label_tree import PLAIN, fabricator, people
 from tests.interfaces.running import done, refused
+from tests.synthetic.test_label_tree import PLAIN, fabricator, people
 
 
 @cache

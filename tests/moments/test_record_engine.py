@@ -2,55 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from sfumato.audit.testing import seeded_noise
-from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.receipt import prepay
-from sfumato.models.class_gaussians import (
+from sfumato.models.budget import Budget
+from sfumato.models.gaussians import (
     CentredGaussians,
-    GaussiansPlan,
-    _release_mean,
-    check_parts,
-    release_gaussians,
+    ClassGaussians,
+    ClassGaussianSums,
+    default_n_gaussians,
 )
-from sfumato.models.gaussians import ClassGaussians, default_n_gaussians
 from sfumato.privacy.composition import epsilon_spent
-from sfumato.sums import ArrayRecords, Records
+from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds
 
 
-def records_of(
-    X: np.ndarray, y: np.ndarray, bounds: Bounds, relation: str = "replace_one"
-) -> Records:
-    return ArrayRecords(X, y, relation=relation).mapped(IntoUnitBall(bounds, X.shape[1]))
-
-
-def released(
+def sums_of(
     X: np.ndarray,
-    y: np.ndarray,
+    y: np.ndarray | None = None,
     *,
     epsilon: float,
+    n_classes: int = 1,
     n_components: int,
-    bounds: Bounds,
-    n_parts: int = 1,
-) -> CentredGaussians:
-    n_classes = int(y.max()) + 1
-    records = records_of(X, y, bounds)
-    plan = GaussiansPlan.of(
+    bounds: Bounds = Bounds(norm=1.0),  # noqa: B008 - frozen
+    n_parts: int | None = 1,
+    relation: str = "replace_one",
+) -> ClassGaussianSums:
+    given = ArrayRecords(X, y, relation=relation)
+    records = given.mapped(IntoUnitBall(bounds, X.shape[1]))
+    return ClassGaussianSums(
+        Budget(epsilon, 1e-5, records),
         records,
-        epsilon=epsilon,
-        delta=1e-5,
         n_classes=n_classes,
         n_components=n_components,
-        gaussians_per_class=n_parts,
+        n_parts=n_parts,
     )
-    events = [mechanism.event() for mechanism in plan.mechanisms()]
-    receipt = prepay(None, *events, unit="record", relation="replace_one")
-    found = release_gaussians(records, plan, receipt).in_units_of(bounds)
-    assert not receipt.unused()
+
+
+def released(X: np.ndarray, y: np.ndarray, *, bounds: Bounds, **options: Any) -> CentredGaussians:
+    sums = sums_of(X, y, n_classes=int(y.max()) + 1, bounds=bounds, **options)
+    sums.budget.charge()
+    found = sums.draw().in_units_of(bounds)
+    assert sums.budget.receipt is not None
+    assert not sums.budget.receipt.unused()
     return found
 
 
@@ -58,14 +56,13 @@ def released(
 def test_means_are_divided_by_the_exact_number_of_rows_where_it_is_public(
     relation: str, seed: int
 ) -> None:
-    records = ArrayRecords(np.tile([0.1, 0.0], (5000, 1)), relation=relation)
-    plan = GaussiansPlan.of(records, epsilon=1.0, delta=1e-5, n_classes=1, n_components=2)
+    rows = np.tile([0.1, 0.0], (5000, 1))
     counts, lengths = [], []
     with seeded_noise(seed):
         for _ in range(50):
-            events = [mechanism.event() for mechanism in plan.mechanisms()]
-            receipt = prepay(None, *events, unit="record", relation=relation)
-            mean, _, n_rows = _release_mean(records, plan.mean, receipt)
+            sums = sums_of(rows, epsilon=1.0, n_components=2, relation=relation)
+            sums.budget.charge()
+            mean, _, n_rows = sums._draw_mean(sums.mean)
             counts.append(n_rows)
             lengths.append(mean[0])
     assert (set(counts) == {5000.0}) == (relation == "replace_one")
@@ -76,17 +73,17 @@ def test_means_are_divided_by_the_exact_number_of_rows_where_it_is_public(
 @pytest.mark.parametrize("n_parts", [1, 2, 4])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_the_releases_cost_the_budget(epsilon: float, with_components: bool, n_parts: int) -> None:
-    releases = GaussiansPlan.of(
-        ArrayRecords(np.zeros((1000, 9)), relation="replace_one"),
+    n_components = 4 if with_components else 9
+    sums = sums_of(
+        np.zeros((1000, 9)),
         epsilon=epsilon,
-        delta=1e-5,
         n_classes=3,
-        n_components=4 if with_components else 9,
-        gaussians_per_class=n_parts,
+        n_components=n_components,
+        n_parts=n_parts,
     )
-    assert len(releases.mechanisms()) == 2 + with_components + (n_parts > 1)
-    spent = epsilon_spent([m.event() for m in releases.mechanisms()], 1e-5)
-    assert 0.99 * epsilon < spent <= epsilon * (1 + 1e-9)
+    events = sums.budget.calibrate()
+    assert len(events) == 2 + with_components + (n_parts > 1)
+    assert 0.99 * epsilon < epsilon_spent(events, 1e-5) <= epsilon * (1 + 1e-9)
 
 
 def test_without_noise_it_is_the_empirical_gaussian(rng: np.random.Generator) -> None:
@@ -146,23 +143,19 @@ def test_parts_grow_with_rows_and_budget() -> None:
 
 
 def test_the_plan_reads_the_number_of_rows_only_where_it_is_public() -> None:
-    plans = {
-        (relation, n_rows): GaussiansPlan.of(
-            ArrayRecords(np.zeros((n_rows, 9)), relation=relation),
+    parts = {
+        (relation, n_rows): sums_of(
+            np.zeros((n_rows, 9)),
             epsilon=8.0,
-            delta=1e-5,
             n_classes=3,
             n_components=4,
-        )
+            n_parts=None,
+            relation=relation,
+        ).n_parts
         for relation in ("replace_one", "add_or_remove_one")
         for n_rows in (30, 100_000)
     }
-    assert plans["replace_one", 30].n_parts == 1
-    assert plans["replace_one", 100_000].n_parts == 4
-    assert plans["add_or_remove_one", 30] == plans["add_or_remove_one", 100_000]
-    for wrong in (0, 3, 8, "two"):
-        with pytest.raises(InvalidInputError, match="'gaussians_per_class'"):
-            check_parts(wrong)
+    assert list(parts.values()) == [1, 4, 1, 1]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])

@@ -46,10 +46,10 @@ def quality(
         fabricator = load(model)
         if not isinstance(fabricator, Fabricator):
             raise InvalidInputError(f"'{model}' contains no Fabricator.")
-        known, _ = fabricator.released_tree()  # refuses other methods before a table is read
-        names = list(known.bounds.types())
+        known = fabricator.released_tree().bounds  # refuses other methods before a table is read
+        names = list(known.types())
         # Fabricated text is written in one way, however the raw table was written.
-        made = TableFile(fabricated, known.bounds.types()).read(names)
+        made = TableFile(fabricated, known.types()).read(names)
         raw = None if sensitive is None else table_for(fabricator, sensitive).read(names)
         found = measured_quality(fabricator, made, raw)
         if output is not None:

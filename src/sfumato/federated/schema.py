@@ -65,8 +65,8 @@ from sfumato.sums.statistics import (
     SecondMoment,
     Statistic,
 )
+from sfumato.synthetic.cells import CellPlaces, ColumnCells, TableCells
 from sfumato.synthetic.label_tree import Coarse
-from sfumato.synthetic.table_cells import ColumnCells, TableCells
 from sfumato.tables.bounds import WAYS, Bounds
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
@@ -392,6 +392,7 @@ PARTS: dict[type, _Entry] = {
         weights=_maybe(_REALS),
         is_fine=_FLAG,
     ),
+    CellPlaces: _entry(columns=_list(_part(ColumnCells))),
     TableCells: _entry(_has_edges, columns=_list(_part(ColumnCells)), edges=_list(_maybe(_REALS))),
     Coarse: _entry(sizes=_SIZES, coarse=_SIZES),
     # Maps of rows in the unit ball, and of cells into it
@@ -523,8 +524,6 @@ def public_estimator(name: str, **parameters: Any) -> Any:
 
 # Estimators of the old base, as which parties read their tables, each record alone.
 READERS: dict[str, tuple[str, ...]] = {
-    "Fabricator": ("_labelled_places", "_rows_and_codes"),
-    "PrivateAffineHullClassifier": ("_rows_and_codes",),
     "PrivateLinearClassifier": ("_labelled_rows",),
     "PrivateLinearRegressor": ("_rows_with_target",),
 }

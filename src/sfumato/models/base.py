@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 SCORED_ROWS = 4096  # rows that are scored together
+NO_LABELS = np.zeros(1, dtype=int)  # `classes_` of records without labels: one class
 MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
 
 
@@ -475,7 +476,7 @@ class PrivateEstimator(BaseEstimator):
         elif reader.target is not None:
             y = checked_column(self, y, n_rows)
         elif self.has_labels is None:
-            self.classes_ = np.zeros(1, dtype=int)
+            self.classes_ = NO_LABELS
         if reader.person is not None and groups is None:
             raise InvalidInputError(
                 "Unit 'person' needs the ID of each row's person: fit(X, y, groups=...), or a "
@@ -517,7 +518,7 @@ class PrivateEstimator(BaseEstimator):
         if self.has_labels is False:
             return reader
         if self.has_labels is None and y is None and not declared:
-            self.classes_ = np.zeros(1, dtype=int)
+            self.classes_ = NO_LABELS
             return reader
         bounds = Bounds(norm=1.0, labels=declared)
         self.classes_ = bounds.clip_labels(np.asarray(declared) if y is None else y)[1]

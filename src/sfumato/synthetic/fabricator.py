@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,34 +16,34 @@ from sfumato.core.constraints import (
     Form,
     integers,
     labels,
+    numbers,
     one_of,
     optional,
+    or_none,
+    real,
+    record,
     refuse,
-    seed,
+    whole,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.models.gaussians import CentredGaussians
-from sfumato.privacy.guarantee import Unit
+from sfumato.models.base import NO_LABELS, Array, PrivateEstimator
+from sfumato.models.gaussians import CentredGaussians, ClassGaussianSums, stored_gaussians
 from sfumato.sums.counts import EDGES
-from sfumato.sums.elsewhere import is_row_dataset
-from sfumato.sums.maps import IntoUnitCube
-from sfumato.sums.records import Records
-from sfumato.synthetic.engines import PrivateRowsEstimator
-from sfumato.synthetic.label_tree import release_tree
-from sfumato.synthetic.stored import (
-    stored_bins,
-    stored_names,
-    stored_release,
+from sfumato.sums.grid import MAX_ROWS
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
+from sfumato.synthetic.cells import (
+    MAX_FINE_VALUES,
+    MAX_VALUES,
+    Constraint,
+    TableCells,
+    parse_constraints,
+    public_columns,
 )
-from sfumato.synthetic.tree_masses import LabelTree, ReleasedTree
-from sfumato.synthetic.tree_plan import TreePlan, is_tree_worthwhile
-from sfumato.synthetic.tree_rows import DeclaredTable
-from sfumato.tables.bounds import Bounds
+from sfumato.synthetic.label_tree import LabelTree, is_tree_worthwhile, release_tree
 from sfumato.tables.cells import (
     LIBRARIES,
     check_choice,
     check_count,
-    checked_column,
     is_out_of_core,
     is_table,
     library_of,
@@ -50,31 +51,67 @@ from sfumato.tables.cells import (
 from sfumato.tables.schema import TableBounds
 
 METHODS = ("tree", "moments")
-
-
 LABEL = "label"  # in conditions
 CONDITION_SPREAD = 0.05  # of a range, by which Gaussians may miss a condition before it is set
-Fixed = tuple[NDArray[np.intp], NDArray[np.float64]]  # places of a row, and what stands there
 
 
-class Fabricator(PrivateRowsEstimator):
+def _texts(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise refuse(place, "a list of texts such as 'start <= end'")
+
+
+def _bins(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
+    for edges in value.values() if isinstance(value, Mapping) else [None]:
+        listed = isinstance(edges, list | tuple | np.ndarray)
+        if not listed or not all(isinstance(e, int | float) and math.isfinite(e) for e in edges):
+            raise refuse(place, "numbers, the edges of cells, by names of columns")
+
+
+_number = or_none(whole(least=1, most=MAX_ROWS))
+_GAUSSIANS = record(
+    centre=numbers("d"),
+    basis=numbers("d", "k"),
+    radius=real(above=0.0),
+    classes=integers("g"),
+    n_rows=_number,
+    **stored_gaussians(),
+)
+_ROWS = record(rows=numbers("n", "d"), codes=integers("n"))  # of a file of 0.2.0
+_TREE = record(
+    cuts=numbers(None, None, least=0.0),
+    margins=numbers(None),
+    pairs=numbers(None),
+    tree=integers(None, None),
+    noise=numbers(2, least=0.0),
+    n_rows=_number,
+    seconds=integers(None, 2),
+    more_pairs=numbers(None),
+    n_parts=whole(least=0, most=2**20),
+    most_values=whole(least=MAX_VALUES, most=MAX_FINE_VALUES),
+)
+
+
+def _release(value: Any, place: str, sizes: dict[str, int]) -> None:
+    kinds = {"rows": _ROWS, "margins": _TREE}
+    known = [kind for name, kind in kinds.items() if isinstance(value, dict) and name in value]
+    (known[0] if known else _GAUSSIANS)(value, place, sizes)
+
+
+@dataclass(eq=False, repr=False)
+class Fabricator(PrivateEstimator):
     r"""Make private rows that behave like the rows it has seen.
 
-    .. math:: \tilde Y = A_{\hat Y}(\hat Y), \qquad \hat Y = H^{M-1} Y^+,
-
-    with :math:`Y^+` the private rows of one of three methods: rows drawn from private Gaussians of
-    the classes, rows drawn from tables of counts, or rows with noise on each of them (method
-    "local"). What is trained on the result costs no further budget.
+    Rows are drawn from tables of counts along a tree of the columns, or from private Gaussians of
+    the classes. What is trained on the result costs no further budget.
 
     Parameters
     ----------
     n_components : int, default=50
         Private directions in which the Gaussians live; capped at the number of features.
-    method : {"tree", "moments", "local"}, optional
+    method : {"tree", "moments"}, optional
         "tree" releases tables of counts along a tree of the columns of a table
-        and draws rows from them; "moments" draws rows from private Gaussians of the classes;
-        "local" puts noise on every single row, which needs no trusted curator and costs most of
-        the usefulness. By default "tree" for tables with a `TableBounds`, and "moments" for arrays
+        and draws rows from them; "moments" draws rows from private Gaussians of the classes.
+        By default "tree" for tables with a `TableBounds`, and "moments" for arrays
         and for tables of numbers whose public number of rows is too small for the noise of
         counts.
     gaussians_per_class : {1, 2, 4}, optional
@@ -86,19 +123,9 @@ class Fabricator(PrivateRowsEstimator):
     constraints : sequence of str, default=()
         Method "tree": public constraints that fabricated rows meet, ``"a <= b"``,
         ``"total == a + b"`` or ``"if a == x then b == y"``.
-    epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
-    unit : {"record", "person"}, default="record"
-        What is protected: a whole row with its label, or all rows of one ID.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours; "add_or_remove_one" not for the method "local".
-    bounds : Bounds or TableBounds
-        Public bounds of the rows and the label set; required. With a `TableBounds`, tables are
-        taken and tables are given back.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
     random_state : int, RandomState or None, default=None
-        Public randomness: partition, and rows drawn from Gaussians. Never the noise.
+        Public randomness: the draw of rows. Never the noise.
+    $shared
 
     Attributes
     ----------
@@ -112,8 +139,6 @@ class Fabricator(PrivateRowsEstimator):
         parents, the "noise" of columns and of pairs.
         Method "moments": "counts", "means" and "covariances" of Gaussians,
         the "classes" they belong to, and the "centre", "basis" and "radius" of their coordinates.
-        Others: the
-        fabricated "rows", with the "codes" of their labels.
     library_ : {"pandas", "polars", "pyarrow"} or None
         Whose table was given, and is given back.
     guarantee_ : Guarantee
@@ -122,9 +147,8 @@ class Fabricator(PrivateRowsEstimator):
     Privacy
     -------
     Unit and relation : record with its label, or person, replace_one or add_or_remove_one.
-    Released : tables of counts and the edges of cells and of a tree, three or four noisy
-        sums, or every row and label with noise. Fitting, clusters, smoothing and drawing see
-        released values only.
+    Released : tables of counts and the edges of cells and of a tree, or three or four noisy
+        sums. Fitting and drawing see released values only.
     Sensitivity : √(2L) for L tables of counts and 2 for a score (replace), or 2, √2,
         1.25·√2 and 1.25·√2 in the unit ball.
     Guarantee : (epsilon, delta) for the unit.
@@ -140,8 +164,7 @@ class Fabricator(PrivateRowsEstimator):
     --------
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from sfumato import Bounds
-    >>> from sfumato.synthetic.fabricator import Fabricator
+    >>> from sfumato import Bounds, Fabricator
     >>> X, y = load_digits(return_X_y=True)
     >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
     >>> fabricator = Fabricator(
@@ -152,48 +175,41 @@ class Fabricator(PrivateRowsEstimator):
     ((1797, 64), True)
     """
 
-    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
-    stored_form: ClassVar[Form] = {
+    n_components: int = 50
+    _: KW_ONLY
+    method: str | None = None
+    gaussians_per_class: int | None = None
+    bins: Mapping[str, Sequence[float]] | None = None
+    constraints: Sequence[str] = ()
+    random_state: Any = None
+
+    has_labels: ClassVar[bool | None] = None
+    in_unit_ball: ClassVar[bool] = False  # its rows are seen in the unit cube first
+    scales_columns: ClassVar[bool] = False  # likewise
+    parameters: ClassVar[Form] = {
+        "n_components": whole(least=1),
+        "method": optional(one_of(*METHODS, "local")),  # "local" in files of 0.2.0; `fit` refuses
+        "gaussians_per_class": one_of(None, 1, 2, 4),
+        "bins": optional(_bins),
+        "constraints": _texts,
         "unit": one_of("record", "entry", "person"),  # "entry" in files of 0.2.0
-        "method": optional(one_of(*METHODS, "local")),  # and "local"
+    }
+    learned: ClassVar[Form] = {
         "method_": optional(one_of(*METHODS, "local")),
-        "bins": optional(stored_bins),
-        "constraints": stored_names,
-        "random_state": seed(),
         "library_": optional(one_of(*LIBRARIES)),
         "classes_": optional(labels("c")),
-        "n_smoothing_": optional(integers(None)),  # as this
-        "released_": stored_release,
+        "n_smoothing_": optional(integers(None)),  # of a file of 0.2.0
+        "released_": _release,
     }
 
-    def __init__(
-        self,
-        n_components: int = 50,
-        *,
-        method: str | None = None,
-        gaussians_per_class: int | None = None,
-        bins: Mapping[str, Sequence[float]] | None = None,
-        constraints: Sequence[str] = (),
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        unit: str = "record",
-        relation: str = "replace_one",
-        bounds: Bounds | TableBounds | None = None,
-        ledger: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.gaussians_per_class = gaussians_per_class
-        self.bins = bins
-        self.constraints = constraints
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.relation = relation
-        self.bounds = bounds
-        self.ledger = ledger
-        self.random_state = random_state
+    @property
+    def reads_cells(self) -> bool:  # type: ignore[override]
+        """Whether a table is read as one number per column."""
+        return self._method == "tree"
+
+    @property
+    def _method(self) -> str:
+        return str(getattr(self, "method_", None) or self.method or "moments")
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release what rows can be made from.
@@ -212,40 +228,74 @@ class Fabricator(PrivateRowsEstimator):
         Self
             The fitted estimator.
         """
-        self.__dict__.pop("method_", None)  # of an earlier fit
-        bounds = self._validate_privacy_params()
+        for name in ("method_", "classes_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self._check_request()  # before it chooses a method
         if self.method is not None:
             check_choice("method", self.method, METHODS)
-        method = self._chosen_method(X)
-        is_frame = (is_table(X) or is_out_of_core(X)) and isinstance(self.bounds, TableBounds)
+        bounds = self.bounds
+        is_frame = (is_table(X) or is_out_of_core(X)) and isinstance(bounds, TableBounds)
         self.library_ = (library_of(X) if is_table(X) else "pyarrow") if is_frame else None
-        self.__dict__.pop("classes_", None)  # of an earlier fit with labels
+        if self.method == "tree" and not is_frame:
+            raise UnsupportedModeError("method='tree' is for tables with bounds=TableBounds(...).")
+        method = self.method or ("tree" if is_frame else "moments")
+        may_be_few = not (self.bins or self.constraints or self._n_is_secret or is_out_of_core(X))
+        if is_frame and self.method is None and may_be_few:  # a public rule
+            are_numbers = [feature.is_number for feature in bounds.features]  # type: ignore[union-attr]
+            sizes = len(X), len(are_numbers), sum(are_numbers)
+            if not is_tree_worthwhile(*sizes, epsilon=self.epsilon, delta=self.delta):
+                method = "moments"
         self.method_ = method
+        records, budget = self._begin(X, y, groups)
+        if self.classes_ is NO_LABELS:
+            del self.classes_
         if method == "tree":
-            records, labels = self._read(self._labelled_places, X, y, groups)
-            self._note_labels(labels)
-            self._release_tree(records)  # [W1] to [W6]
+            # A model has always had as many features as a record is encoded in.
+            self.n_features_in_ = self._reader.encoder.width
+            self.__dict__.pop("feature_names_in_", None)
+            columns, _ = self._declared()
+            self.released_ = release_tree(records, budget, bounds, columns, self._n_classes)  # [W]
         else:
-            records, labels = self._given(X, y, groups, bounds)
-            self._note_labels(labels)
-            scale = IntoUnitCube(bounds, records.width)
-            released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
+            scale = IntoUnitCube(self.row_bounds, records.width)
+            into_ball = IntoUnitBall(scale.inner_bounds, records.width)
+            sums = ClassGaussianSums(  # [F1] the budget divided
+                budget,
+                records.mapped(scale).mapped(into_ball),
+                n_classes=self._n_classes,
+                n_components=min(self.n_components, records.width),
+                n_parts=self.gaussians_per_class,
+            )
+            budget.charge()  # [F2] charge all, then draw
+            released = sums.draw().in_units_of(scale.inner_bounds)  # [F3] the releases
             self.released_ = {**released.to_record(), "n_rows": records.public_rows}
+        self.guarantee_ = budget.guarantee()
         return self
 
-    def _given(
-        self, X: Any, y: Any, groups: Any, bounds: Bounds
-    ) -> tuple[Records, NDArray[Any] | None]:
-        """Return records, in memory or elsewhere, and the label set, None without labels."""
-        if not (isinstance(X, Records) and is_row_dataset(X)):
-            records, labels = self._read(self._rows_and_codes, X, y, groups)
-            return records, labels
-        records, found = self._records(X, None, bounds)
-        return records, None if bounds.labels is None else found
+    @property
+    def _n_classes(self) -> int:
+        return len(self.classes_) if hasattr(self, "classes_") else 1
 
-    def _note_labels(self, labels: NDArray[Any] | None) -> None:
-        if labels is not None:
-            self.classes_ = labels
+    def _declared(self) -> tuple[Any, tuple[Constraint, ...]]:
+        """Return cells of the columns and constraints, checked before anything is charged."""
+        assert isinstance(self.bounds, TableBounds)  # noqa: S101 - asked of tables only
+        known = {f.name: None if f.is_number else f.categories for f in self.bounds.features}
+        columns = public_columns(self.bounds, self.bins)
+        return columns, parse_constraints(self.constraints, known)
+
+    def released_tree(self) -> LabelTree:
+        """Return the tree that was released of a table.
+
+        Returns
+        -------
+        LabelTree
+            Masses of the released counts, in cells of the columns.
+        """
+        check_is_fitted(self)
+        if self._method != "tree":
+            raise UnsupportedModeError("Only the method 'tree' has a tree: set method='tree'.")
+        assert isinstance(self.bounds, TableBounds)  # noqa: S101 - as it was fitted
+        columns, constraints = self._declared()
+        return LabelTree(self.bounds, columns, self._n_classes, self.released_, constraints)
 
     def fabricate(self, n_rows: int | None = None) -> Any:
         """Return the fabricated rows, as a table if the rows seen were one.
@@ -271,10 +321,16 @@ class Fabricator(PrivateRowsEstimator):
         if "rows" in self.released_:  # of a file of 0.2.0
             return self._answer(self.released_["rows"].copy(), self.released_["codes"])
         counts = self.released_["counts"]
-        usual = self.released_["n_rows"] or int(np.rint(counts.sum()))
-        sizes = shares_of(counts, n_rows or usual)
+        wanted = n_rows or self.released_["n_rows"] or int(np.rint(counts.sum()))
+        # At least one row of each Gaussian as long as they last, the others by their counts
+        sizes = np.zeros(len(counts), dtype=np.intp)
+        sizes[np.argsort(-counts, kind="stable")[:wanted]] = 1
+        left = wanted - int(sizes.sum())
+        ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
+        sizes = sizes + np.diff(ends, prepend=0)
         generator = check_random_state(self.random_state)
-        return self._draw(generator.permutation(np.repeat(np.arange(len(counts)), sizes)))
+        gaussians = generator.permutation(np.repeat(np.arange(len(counts)), sizes))
+        return self._draw(gaussians, CentredGaussians.from_record(self.released_))
 
     def fit_fabricate(self, X: Any, y: Any = None, groups: Any = None) -> Any:
         """Fit, then fabricate.
@@ -318,95 +374,31 @@ class Fabricator(PrivateRowsEstimator):
             return self._draw_tree(n_rows, given or {})
         if "rows" in self.released_:
             raise UnsupportedModeError("A row was made for each row: call fabricate().")
-        released, fixed = self._conditioned(given or {})
+        released = CentredGaussians.from_record(self.released_)
+        wanted, code = self._conditions(given or {})
+        places, values = np.empty(0, dtype=np.intp), np.empty(0)
+        if wanted:  # conditions as numbers of an encoded record, and their places in it
+            features, encoder = self.bounds.features, self._reader.encoder  # type: ignore[union-attr]
+            cells = np.full((1, len(features)), np.nan)
+            cells[0, list(wanted)] = list(wanted.values())
+            (row,) = encoder.transform(encoder.from_cells(cells))
+            widths = [1 if f.is_number else len(f.categories or ()) for f in features]
+            owners = np.repeat(
+                np.arange(len(widths)), np.add(widths, [f.missing for f in features])
+            )
+            (places,) = np.nonzero(np.isin(owners, list(wanted)))
+            values = row[places]
+            released = released.given(places, values, CONDITION_SPREAD)
         counts = released.gaussians.counts
+        if code is not None:
+            counts = np.where(released.classes == code, counts, 0.0)
+            released = replace(released, gaussians=replace(released.gaussians, counts=counts))
         generator = check_random_state(self.random_state)
-        numbers = generator.choice(len(counts), n_rows, p=counts / counts.sum())
-        return self._draw(numbers, released, fixed)
+        gaussians = generator.choice(len(counts), n_rows, p=counts / counts.sum())
+        return self._draw(gaussians, released, places, values)
 
-    def _check_stored(self, sizes: dict[str, int]) -> None:
-        if self._method == "tree":
-            self._check_stored_tree()
-            return
-        codes = self.released_["codes" if "rows" in self.released_ else "classes"]
-        if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
-            raise refuse("released_", "codes of the labels")
-
-    # The label tree ---------------------------------------------------------------------------
-
-    @property
-    def _method(self) -> str:
-        return str(getattr(self, "method_", None) or self.method or "moments")
-
-    def _chosen_method(self, X: Any) -> str:
-        """Return the method for these rows: a public rule."""
-        is_frame = is_table(X) or is_out_of_core(X)
-        fits = is_frame and isinstance(self.bounds, TableBounds)
-        if self.method == "tree" and not fits:
-            raise UnsupportedModeError("method='tree' is for tables with bounds=TableBounds(...).")
-        if self.method is not None or not fits:
-            return self.method or "moments"
-        columns = self._declared_table().columns  # checked before anything is charged
-        if self.bins or self.constraints or self._n_is_secret or is_out_of_core(X):
-            return "tree"  # a table that is not in memory is a long one
-        n_numbers = sum(not column.n_categories for column in columns)
-        worthwhile = is_tree_worthwhile(
-            len(X), len(columns), n_numbers, epsilon=self.epsilon, delta=self.delta
-        )
-        return "tree" if worthwhile else "moments"
-
-    def _declared_table(self) -> DeclaredTable:
-        assert isinstance(self.bounds, TableBounds)  # noqa: S101 - asked of tables only
-        return DeclaredTable.of(self.bounds, bins=self.bins, constraints=self.constraints)
-
-    @property
-    def _n_classes(self) -> int:
-        return len(self.classes_) if hasattr(self, "classes_") else 1
-
-    def _labelled_places(
-        self, X: Any, y: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any] | None]:
-        """Return a place per column, the numbers of labels and the label set."""
-        table = self._declared_table()
-        _, codes, labels = self._rows_and_codes(X, y)
-        return table.places(table.bounds.cells(X)), codes, labels
-
-    def _release_tree(self, records: Records) -> None:
-        table = self._declared_table()
-        plan = TreePlan.of(
-            records, table.columns, self._n_classes, epsilon=self.epsilon, delta=self.delta
-        )
-        plan.check_memory()
-        receipt = self._charge(*plan.mechanisms())  # charge all, then draw
-        self.released_ = vars(release_tree(records, plan, receipt))
-        self.guarantee_ = self._guarantee(receipt)
-
-    def released_tree(self) -> tuple[DeclaredTable, LabelTree]:
-        """Return what is public about the table, and the tree that was released of it.
-
-        Returns
-        -------
-        table : DeclaredTable
-            Cells of the columns and constraints.
-        tree : LabelTree
-            Masses of the released counts.
-        """
-        check_is_fitted(self)
-        if self._method != "tree":
-            raise UnsupportedModeError("Only the method 'tree' has a tree: set method='tree'.")
-        table = self._declared_table()
-        return table, table.tree(ReleasedTree(**self.released_), self._n_classes)
-
-    def _draw_tree(self, n_rows: int | None, given: Mapping[str, Any]) -> Any:
-        table, tree = self.released_tree()
-        conditions, code = self._given_label(given)
-        generator = check_random_state(self.random_state)
-        cells, codes = table.draw(tree, n_rows or tree.n_rows, generator, conditions, code)
-        made = self._encoder.from_cells(cells, library=getattr(self, "library_", None) or "pyarrow")
-        return (made, self.classes_[codes]) if hasattr(self, "classes_") else made
-
-    def _given_label(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
-        """Part conditions into those of columns and the number of the label."""
+    def _conditions(self, given: Mapping[str, Any]) -> tuple[dict[int, float], int | None]:
+        """Return the cells of public values by place of their column, and the number of a label."""
         conditions, code = dict(given), None
         target = getattr(self.bounds, "target", None)
         for name in (LABEL, *(() if target is None else (target.name,))):
@@ -415,98 +407,93 @@ class Fabricator(PrivateRowsEstimator):
                 if not len(found):
                     raise InvalidInputError(f"'given' has an unknown label: {given[name]!r}.")
                 code = int(found[0])
-        return conditions, code
+        if not conditions:
+            return {}, code
+        if not isinstance(self.bounds, TableBounds):
+            raise UnsupportedModeError("Conditions ('given') on columns are for tables.")
+        features = {f.name: (i, f) for i, f in enumerate(self.bounds.features)}
+        wanted = {}
+        for name, value in conditions.items():
+            if name not in features:
+                raise InvalidInputError(f"'given' names no column of the table: {name!r}.")
+            place, feature = features[name]
+            if feature.categories is not None:
+                if value not in feature.categories:
+                    raise InvalidInputError(f"{value!r} is not a category of the column {name!r}.")
+                wanted[place] = float(feature.categories.index(value))
+            elif not isinstance(value, int | float) or not feature.lower <= value <= feature.upper:
+                raise InvalidInputError(f"{value!r} is outside the range of the column {name!r}.")
+            else:
+                wanted[place] = float(feature.scaled(np.array([float(value)]))[0])
+        return wanted, code
 
-    def _check_stored_tree(self) -> None:
-        if not isinstance(self.bounds, TableBounds) or "margins" not in self.released_:
+    def _draw_tree(self, n_rows: int | None, given: Mapping[str, Any]) -> Any:
+        tree = self.released_tree()
+        wanted, code = self._conditions(given)
+        generator = check_random_state(self.random_state)
+        fixed = {place: tree.cells.cell_of(place, value) for place, value in wanted.items()}
+        drawn, codes = tree.draw(n_rows or tree.n_rows, generator, fixed, code)
+        cells = tree.values(drawn, generator, wanted)
+        library = getattr(self, "library_", None) or "pyarrow"
+        made = self._reader.encoder.from_cells(cells, library=library)
+        return (made, self.classes_[codes]) if hasattr(self, "classes_") else made
+
+    def _draw(
+        self,
+        gaussians: NDArray[np.intp],
+        released: CentredGaussians,
+        places: NDArray[np.intp] | slice = slice(0),
+        values: Array | float = 0.0,
+    ) -> Any:
+        """Draw one row from the Gaussian of each number; at some places it has these values."""
+        generator = check_random_state(self.random_state)
+        drawn = np.empty((len(gaussians), released.basis.shape[1]))
+        for number in np.unique(gaussians):
+            mine = gaussians == number
+            drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
+        scaled = released.to_rows(drawn)
+        rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
+        if isinstance(self.bounds, TableBounds):
+            scores = self._reader.encoder.are_scores
+            rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain
+        rows[:, places] = values
+        return self._answer(rows, released.classes[gaussians])
+
+    def _answer(self, rows: Array, codes: NDArray[np.intp]) -> Any:
+        table: Any = rows
+        library = getattr(self, "library_", None)  # a stored model may come without it
+        if library is not None:
+            table = self._reader.encoder.inverse_transform(rows, library=library)
+        return (table, self.classes_[codes]) if hasattr(self, "classes_") else table
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        released = self.released_
+        if self._method != "tree":
+            codes = released["codes" if "rows" in released else "classes"]
+            if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
+                raise refuse("released_", "codes of the labels")
+            return
+        if not isinstance(self.bounds, TableBounds) or "margins" not in released:
             raise refuse("released_", "tables of counts of a table")
-        cuts, most = self.released_["cuts"], self.released_["most_values"]
-        columns = self._declared_table().columns_with(most)
+        columns = [c.with_values(released["most_values"]) for c in self._declared()[0]]
+        cuts = released["cuts"]
         if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
             raise refuse("released_", "one row of cuts for each column of numbers")
-        tree = self.released_tree()[1]
-        if len(self.released_["margins"]) != sum(tree.fine.sizes) * tree.n_classes:
+        if len(released["margins"]) != sum(TableCells.of(columns, cuts).sizes) * self._n_classes:
             raise refuse("released_", "counts of the columns")
-        pairs, seconds = self.released_["tree"], self.released_["seconds"]
-        cells, n_columns = np.array(tree.cells.sizes), len(tree.cells.sizes)
+        tree = self.released_tree()
+        pairs, seconds = released["tree"], released["seconds"]
+        cells, n_columns = np.array(tree.cells.sizes), len(columns)
         if pairs.shape != (n_columns - 1, 2) or (np.vstack([pairs, seconds]) >= n_columns).any():
             raise refuse("released_", "a tree of the columns")
-        counts = (("pairs", _joint(cells, pairs)), ("more_pairs", _joint(cells, seconds)))
         if (
-            any(len(self.released_[name]) != n * tree.n_classes for name, n in counts)
+            any(
+                len(released[name])
+                != (cells[each[:, 0]] * cells[each[:, 1]]).sum() * tree.n_classes
+                for name, each in (("pairs", pairs), ("more_pairs", seconds))
+            )
             or len(tree.order) != n_columns
             or len(set(seconds[:, 0].tolist())) != len(seconds)
             or not {*map(tuple, seconds.tolist())} <= {each[:2] for each in tree.second_parents}
         ):
             raise refuse("released_", "counts of the columns and of the pairs of a tree")
-
-    # Before the release -----------------------------------------------------------------------
-
-    def _rows_and_codes(
-        self, X: Any, y: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any] | None]:
-        """Return rows, the numbers of labels and the label set, None without labels."""
-        rows = self._check_rows(X)
-        if y is None:
-            return rows, np.zeros(len(rows), dtype=np.intp), None
-        return rows, *self.row_bounds.clip_labels(checked_column(self, y, len(rows)))
-
-    # After the release ------------------------------------------------------------------------
-
-    def _conditioned(self, given: Mapping[str, Any]) -> tuple[CentredGaussians, Fixed]:
-        """Return the Gaussians under conditions, and what rows have at which places."""
-        released = CentredGaussians.from_record(self.released_)
-        conditions, code = self._given_label(given)
-        fixed = np.empty(0, dtype=np.intp), np.empty(0)
-        if conditions and not isinstance(self.bounds, TableBounds):
-            raise UnsupportedModeError("Conditions ('given') on columns are for tables.")
-        if conditions:
-            fixed = self._declared_table().encoded(conditions, self._encoder)
-            released = released.given(*fixed, CONDITION_SPREAD)
-        if code is not None:
-            counts = np.where(released.classes == code, released.gaussians.counts, 0.0)
-            released = replace(released, gaussians=replace(released.gaussians, counts=counts))
-        return released, fixed
-
-    def _draw(
-        self,
-        numbers: NDArray[np.intp],
-        released: CentredGaussians | None = None,
-        fixed: Fixed | None = None,
-    ) -> Any:
-        """Draw one row from the Gaussian of each number."""
-        released = released or CentredGaussians.from_record(self.released_)
-        generator = check_random_state(self.random_state)
-        drawn = np.empty((len(numbers), released.basis.shape[1]))
-        for number in np.unique(numbers):
-            mine = numbers == number
-            drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
-        scaled = released.to_rows(drawn)
-        rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
-        if isinstance(self.bounds, TableBounds):
-            scores = self._encoder.are_scores
-            rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain
-        if fixed is not None:
-            rows[:, fixed[0]] = fixed[1]
-        return self._answer(rows, released.classes[numbers])
-
-    def _answer(self, rows: NDArray[np.float64], codes: NDArray[np.intp]) -> Any:
-        table: Any = rows
-        library = getattr(self, "library_", None)  # a stored model may come without it
-        if library is not None:
-            table = self._encoder.inverse_transform(rows, library=library)
-        return (table, self.classes_[codes]) if hasattr(self, "classes_") else table
-
-
-def _joint(cells: NDArray[np.intp], pairs: NDArray[np.intp]) -> int:
-    """Cells of all pairs together."""
-    return int((cells[pairs[:, 0]] * cells[pairs[:, 1]]).sum())
-
-
-def shares_of(counts: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
-    """Divide `n_rows` by the private counts, at least one row a Gaussian as long as they last."""
-    sizes = np.zeros(len(counts), dtype=np.intp)
-    sizes[np.argsort(-counts, kind="stable")[:n_rows]] = 1
-    left = n_rows - int(sizes.sum())
-    ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
-    return np.asarray(sizes + np.diff(ends, prepend=0))

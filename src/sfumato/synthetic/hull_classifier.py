@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -14,19 +14,27 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, cast, like, namespace_of
-from sfumato.core.constraints import Form, integers, known_bounds, labels, model_of, optional
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.models.gaussians import CentredGaussians
+from sfumato.core.constraints import (
+    Form,
+    flag,
+    integers,
+    labels,
+    model_of,
+    one_of,
+    optional,
+    or_none,
+    whole,
+)
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.base import PrivateEstimator
+from sfumato.models.gaussians import CentredGaussians, ClassGaussianSums
 from sfumato.models.hull_search import Branch, RowGroups, fit_branches
 from sfumato.models.hulls import AffineHullClassifier, wide_hull
 from sfumato.models.rows import PRECISIONS
 from sfumato.privacy.composition import compose
-from sfumato.sums.maps import IntoUnitCube
+from sfumato.privacy.guarantee import Unit
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.sums.records import Records
-from sfumato.synthetic.engines import PrivateRowsEstimator
-from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import check_choice, check_count, checked_column, is_out_of_core
-from sfumato.tables.schema import TableBounds
 
 BRANCH_OF_DRAWN_ROWS = 1000
 DEFAULT_SAMPLES = 2000
@@ -34,7 +42,8 @@ MAX_SAMPLES = 80_000  # of all Gaussians together
 MIN_SAMPLES = 4  # of a Gaussian, per direction
 
 
-class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
+@dataclass(eq=False, repr=False)
+class PrivateAffineHullClassifier(ClassifierMixin, PrivateEstimator):
     r"""Assign a point the label of the class whose hull of private rows has the nearest image.
 
     .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|, \qquad W_c \text{ fitted on private rows only.}
@@ -56,16 +65,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         grows with their number squared.
     branch_size : int, optional
         Rows per branch; by default about 1000.
-    epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
-    unit : {"record"}, default="record"
-        What is protected: a whole row with its label.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
-    bounds : Bounds
-        Public bounds of the rows and the label set; required.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the stored hulls and of their answers.
     device : str, optional
@@ -76,6 +75,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Show progress bars while fitting.
     random_state : int, RandomState or None, default=None
         Public randomness: rows drawn from Gaussians. Never the noise.
+    $shared
 
     Attributes
     ----------
@@ -104,8 +104,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from sfumato import Bounds
-    >>> from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
+    >>> from sfumato import Bounds, PrivateAffineHullClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
     >>> model = PrivateAffineHullClassifier(
@@ -115,51 +114,38 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     True
     """
 
-    stored_form: ClassVar[Form] = {
-        "bounds": known_bounds,
+    n_components: int = 50
+    _: KW_ONLY
+    hull_components: int = 20
+    n_layers: int = 5
+    gaussians_per_class: int | None = None
+    samples_per_gaussian: int | None = None
+    branch_size: int | None = None
+    dtype: str = "float64"
+    device: str | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = None
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
+    has_labels: ClassVar[bool | None] = True
+    in_unit_ball: ClassVar[bool] = False  # its rows are seen in the unit cube first
+    scales_columns: ClassVar[bool] = False  # likewise
+    parameters: ClassVar[Form] = {
+        "n_components": whole(least=1),
+        "hull_components": whole(least=1),
+        "n_layers": whole(least=1),
+        "gaussians_per_class": one_of(None, 1, 2, 4),
+        "samples_per_gaussian": or_none(whole(least=1)),
+        "branch_size": or_none(whole(least=1)),
+        "dtype": one_of(*PRECISIONS),
+        "verbose": flag(),
+    }
+    learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
         "n_smoothing_": optional(integers(None)),  # of rows that were smoothed
     }
-
-    def __init__(
-        self,
-        n_components: int = 50,
-        *,
-        hull_components: int = 20,
-        n_layers: int = 5,
-        gaussians_per_class: int | None = None,
-        samples_per_gaussian: int | None = None,
-        branch_size: int | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        unit: str = "record",
-        relation: str = "replace_one",
-        bounds: Bounds | TableBounds | None = None,
-        ledger: Any = None,
-        dtype: str = "float64",
-        device: str | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.hull_components = hull_components
-        self.n_layers = n_layers
-        self.gaussians_per_class = gaussians_per_class
-        self.samples_per_gaussian = samples_per_gaussian
-        self.branch_size = branch_size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.relation = relation
-        self.bounds = bounds
-        self.ledger = ledger
-        self.dtype = dtype
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
 
     def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
         """Release private rows and fit one wide hull a class on them.
@@ -176,44 +162,64 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._validate_privacy_params()
-        parameters = self._hull_parameters()
-        records, labels = self._given(X, y, bounds)
-        if len(labels) < 2:
-            raise InvalidInputError(
-                "The label set has only one class; a classifier needs at least two."
-            )
-        scale = IntoUnitCube(bounds, records.width)
-        released = self._release_gaussians(scale, records, len(labels))  # [H1] the releases
-        private = self._drawn(released)  # [H2] post-processing from here on
-        shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
-        branches = [
-            _lifted(branch, released)
-            for branch in fit_branches(private.groups(self.device), **shared)
-        ]
-        self.classes_ = labels[np.unique(private.classes)]
+        shared = self._hull_settings()
+        records, budget = self._begin(X, y)
+        scale = IntoUnitCube(self.row_bounds, records.width)
+        into_ball = IntoUnitBall(scale.inner_bounds, records.width)
+        sums = ClassGaussianSums(  # [H1] the budget divided
+            budget,
+            records.mapped(scale).mapped(into_ball),
+            n_classes=len(self.classes_),
+            n_components=min(self.n_components, records.width),
+            n_parts=self.gaussians_per_class,
+        )
+        budget.charge()
+        released = sums.draw().in_units_of(scale.inner_bounds)  # [H2] the releases
+        self.guarantee_ = budget.guarantee()
+        private = self._drawn(released)  # [H3] post-processing from here on
+        branches = fit_branches(private.groups(self.device), **shared)
+        branches = [_lifted(branch, released) for branch in branches]
+        self.classes_ = self.classes_[np.unique(private.classes)]
         self.classifier_ = hulls_of_branches(
             branches, private, self.classes_, self.n_features_in_, **shared
         )
         return self
 
-    def _given(self, X: Any, y: Any, bounds: Bounds) -> tuple[Records, NDArray[Any]]:
-        """Return records, in memory or elsewhere, and the label set."""
-        if isinstance(X, Records):
-            return self._records(X, None, bounds)
-        if is_out_of_core(X) and y is not None and self.row_bounds.labels is None:
-            raise MissingBoundsError(
-                "Records that are not in memory need their labels listed in the bounds."
-            )
-        records, labels = self._read(self._rows_and_codes, X, y, None)
-        return records, labels
+    def _hull_settings(self) -> dict[str, Any]:
+        """Return the settings of hulls; refuse a device that PyTorch does not have here."""
+        try:
+            if self.device is not None:
+                import_module("torch").empty(0, device=self.device)
+        except (ImportError, RuntimeError, AssertionError, TypeError):
+            raise InvalidInputError(
+                "'device' must be one that PyTorch has on this machine, or None. "
+                f"Got {self.device!r}."
+            ) from None
+        shared = {name: getattr(self, name) for name in ("n_layers", "dtype", "n_jobs", "verbose")}
+        return {"n_components": self.hull_components, **shared}
 
-    def _rows_and_codes(
-        self, X: Any, y: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
-        """Return rows, the numbers of their labels and the label set."""
-        rows = self._check_rows(X)
-        return rows, *self.row_bounds.clip_labels(checked_column(self, y, len(rows)))
+    def _drawn(self, released: CentredGaussians) -> BranchedRows:
+        """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
+        generator = check_random_state(self.random_state)
+        n_gaussians, k = released.gaussians.means.shape
+        shared = max(MAX_SAMPLES // n_gaussians, MIN_SAMPLES * k)
+        n_rows = self.samples_per_gaussian or min(DEFAULT_SAMPLES, shared)
+        drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]
+        n_cuts = -(-n_rows // (self.branch_size or BRANCH_OF_DRAWN_ROWS))
+        # Rows are drawn independently, so that every n-th of them is as good as a random choice.
+        places = [
+            np.arange(number * n_rows + first, (number + 1) * n_rows, n_cuts)
+            for number in range(n_gaussians)
+            for first in range(n_cuts)
+        ]
+        classes = np.repeat(released.classes, n_cuts).tolist()
+        return BranchedRows(np.concatenate(drawn) * np.sqrt(k), places, classes)
+
+    def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
+        """Ask the hulls about rows, clipped and scaled by the public bounds."""
+        rows = self._rows(X)
+        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        return np.asarray(getattr(self.classifier_, method)(queries, **options))
 
     def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
         """Return the label of the nearest hull.
@@ -308,8 +314,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         PrivateAffineHullClassifier
             The merged classifier.
         """
-        parties = [self, *others]
-        for party in parties:
+        for party in (self, *others):
             check_is_fitted(party)
             if (party.bounds, party.unit) != (self.bounds, self.unit):
                 raise InvalidInputError("Only classifiers of the same bounds and unit are merged.")
@@ -317,43 +322,8 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         merged.n_features_in_ = self.n_features_in_
         merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
         merged.classes_ = merged.classifier_.classes_
-        merged.guarantee_ = compose(*(party.guarantee_ for party in parties))
+        merged.guarantee_ = compose(*(party.guarantee_ for party in (self, *others)))
         return merged
-
-    def _hull_parameters(self) -> dict[str, Any]:
-        for name in ("samples_per_gaussian", "branch_size"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        if self.device is not None:
-            _require_device(self.device)
-        return {
-            "n_components": check_count("hull_components", self.hull_components),
-            "n_layers": check_count("n_layers", self.n_layers),
-            "dtype": check_choice("dtype", self.dtype, PRECISIONS),
-        }
-
-    def _drawn(self, released: CentredGaussians) -> BranchedRows:
-        """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
-        generator = check_random_state(self.random_state)
-        n_gaussians, k = released.gaussians.means.shape
-        n_rows = self.samples_per_gaussian or default_samples(n_gaussians, k)
-        drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]
-        n_cuts = -(-n_rows // (self.branch_size or BRANCH_OF_DRAWN_ROWS))
-        # Rows are drawn independently, so that every n-th of them is as good as a random choice.
-        places = [
-            np.arange(number * n_rows + first, (number + 1) * n_rows, n_cuts)
-            for number in range(n_gaussians)
-            for first in range(n_cuts)
-        ]
-        classes = np.repeat(released.classes, n_cuts).tolist()
-        return BranchedRows(np.concatenate(drawn) * np.sqrt(k), places, classes)
-
-    def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
-        """Ask the hulls about rows, clipped and scaled by the public bounds."""
-        check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
-        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
-        return np.asarray(getattr(self.classifier_, method)(queries, **options))
 
 
 @dataclass(frozen=True)
@@ -396,12 +366,6 @@ def hulls_of_branches(
     return classifier
 
 
-def default_samples(n_gaussians: int, order: int) -> int:
-    """Choose the rows to draw from each Gaussian, by public numbers."""
-    shared = max(MAX_SAMPLES // n_gaussians, MIN_SAMPLES * order)
-    return min(DEFAULT_SAMPLES, shared)
-
-
 def _lifted(branch: Branch, released: CentredGaussians) -> Branch:
     """Move a branch from the coordinates ``√k Uᵀ(x - c)/r`` to those of x; distances follow."""
     xp = namespace_of(branch["mean"])
@@ -419,13 +383,3 @@ def _lifted(branch: Branch, released: CentredGaussians) -> Branch:
         "deviations": branch["deviations"] * unit,
         "coefficients": xp.concat([image * unit, sums], axis=-1),
     }
-
-
-def _require_device(device: str) -> None:
-    """Refuse a device that PyTorch does not have here, before anything is charged."""
-    try:
-        import_module("torch").empty(0, device=device)
-    except (ImportError, RuntimeError, AssertionError, TypeError):
-        raise InvalidInputError(
-            f"'device' must be one that PyTorch has on this machine, or None. Got {device!r}."
-        ) from None

@@ -25,9 +25,6 @@ from sfumato.tables.schema import Column, TableBounds
 if TYPE_CHECKING:
     from sfumato.synthetic.fabricator import Fabricator
 
-Array = NDArray[np.float64]
-Codes = NDArray[np.intp]
-
 COUNT, FIRST, FURTHER = "events", "first.", "further."
 SWEEPS = 3  # over the columns of a further event, before it counts as a new one
 MAX_EVENTS = 31
@@ -115,11 +112,12 @@ class LinkedTables:
         record = self.people.to_record()
         columns: dict[str, Any] = {c.name: c.to_record() for c in self.people.used}
         columns[COUNT] = {"type": "int64", "lower": 0, "upper": self.most_events}
-        for start in self._starts:
+        starts = (FIRST, FURTHER)[: 1 + (self.most_events > 1)]
+        for start in starts:
             for column in self.events.used:
                 columns[start + column.name] = {**column.to_record(), "missing": True}
         known = {name: Column.from_record(name, each) for name, each in columns.items()}
-        n_columns = len(self.people.used) + 1 + len(self._starts) * len(self.events.used)
+        n_columns = len(self.people.used) + 1 + len(starts) * len(self.events.used)
         if len(known) != n_columns or self.key in known:
             raise InvalidInputError(
                 f"A column of people, or the key, is called {COUNT!r} or as one of events."
@@ -127,10 +125,6 @@ class LinkedTables:
         about = {"person": self.key, "person_rows": 1, "per_person": "average"}
         usual = {k: v for k, v in record.items() if k not in (*about, "one_row_per_person")}
         return TableBounds.from_record({**usual, **about, "columns": columns})
-
-    @property
-    def _starts(self) -> tuple[str, ...]:
-        return (FIRST, FURTHER) if self.most_events > 1 else (FIRST,)
 
     def joined(self, people: Any, events: Any) -> Any:
         """Return one record per person; each depends on that person and the person's events alone.
@@ -146,40 +140,51 @@ class LinkedTables:
         table
             As `bounds` describes it, and a new key, by which unit "person" knows a person.
         """
-        keys = [columns_of(table, [self.key])[self.key] for table in (people, events)]
-        known = self.people.cells(people)
-        happened = self.events.cells(events)
-        place, mine = _people_of(keys[0], keys[1], happened, self._order_place)
-        count = np.minimum([len(each) for each in mine], self.most_events).astype(np.float64)
-        words = person_digests(keys[0])[place].view(np.uint64).reshape(-1, 2)
-        chosen = words[:, 0] ^ words[:, 1]
-        parts = [known[place], count[:, None]]
-        nothing = np.full((1, happened.shape[1]), np.nan)
-        padded = np.concatenate([happened, nothing])
-        parts.append(padded[[each[0] if len(each) else -1 for each in mine]])
-        if self.most_events > 1:
-            read = [each[: self.most_events] for each in mine]  # [V1] by key and events alone
+        mine_keys, event_keys = (columns_of(t, [self.key])[self.key] for t in (people, events))
+        known, happened = self.people.cells(people), self.events.cells(events)
+        n_people = len(mine_keys)
+        joint = np.empty(n_people + len(event_keys), dtype=object)
+        joint[:n_people], joint[n_people:] = id_cells(mine_keys), id_cells(event_keys)
+        codes = person_codes(joint)
+        # Who has no key is a person of that one row, and has no events.
+        own = np.where(codes < 0, codes.max(initial=0) + 1 + np.arange(len(codes)), codes)
+        place = np.sort(np.unique(own[:n_people], return_index=True)[1])  # first rows of persons
+        # Events of each person in order, as far as they are read
+        stamp = np.zeros(len(event_keys))
+        if self.order is not None:
+            stamp = np.nan_to_num(happened[:, self._order_place], nan=np.inf)
+        rows = np.lexsort((np.arange(len(event_keys)), stamp, own[n_people:]))
+        ordered = own[n_people:][rows]
+        starts, ends = (np.searchsorted(ordered, own[place], side) for side in ("left", "right"))
+        read = [rows[a : min(b, a + self.most_events)] for a, b in zip(starts, ends, strict=True)]
+        padded = np.concatenate([happened, np.full((1, happened.shape[1]), np.nan)])
+        counts = np.array([len(each) for each in read], dtype=np.float64)
+        parts = [known[place], counts[:, None]]
+        parts.append(padded[[each[0] if len(each) else -1 for each in read]])
+        if self.most_events > 1:  # [V1] by key and events alone
+            words = person_digests(mine_keys)[place].view(np.uint64).reshape(-1, 2)
+            mixed = words[:, 0] ^ words[:, 1]
+            with np.errstate(over="ignore"):  # neighbouring numbers shall not choose alike
+                mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
             further = [
-                each[1 + word % (len(each) - 1)] if len(each) > 1 else -1
-                for each, word in zip(read, _mixed(chosen), strict=True)
+                each[1 + (int(word) >> 33) % (len(each) - 1)] if len(each) > 1 else -1
+                for each, word in zip(read, mixed, strict=True)
             ]
             parts.append(padded[further])
         encoder = TableEncoder(self.bounds)
         table = encoder.from_cells(np.column_stack(parts), library=library_of(people))
-        table = _with_column(table, self.key, _new_keys(keys[0], place))
-        return self._with_target(table, people, place)
-
-    def _with_target(self, table: Any, people: Any, place: Codes) -> Any:
+        # Records are numbered: their persons are all different; None for who has no key.
+        is_given = person_codes(mine_keys)[place] >= 0
+        keys = [str(n) if given else None for n, given in enumerate(is_given)]
+        table = _with_column(table, self.key, np.array(keys, dtype=object))
         labels = self.people.target_of(people)
-        target = self.people.target
-        if target is None or labels is None:
+        if self.people.target is None or labels is None:
             return table
-        return _with_column(table, target.name, labels[place])
+        return _with_column(table, self.people.target.name, labels[place])
 
     @property
-    def _order_place(self) -> int | None:
-        names = [feature.source for feature in self.events.features]
-        return None if self.order is None else names.index(self.order)
+    def _order_place(self) -> int:
+        return [feature.source for feature in self.events.features].index(str(self.order))
 
     def split(self, fabricator: Fabricator, n_people: int | None = None) -> tuple[Any, Any]:
         """Fabricate people and their events; costs no further budget.
@@ -198,14 +203,14 @@ class LinkedTables:
         events : table
             Likewise, with the keys of the people.
         """
-        table, tree = fabricator.released_tree()
-        if table.bounds != self.bounds:
+        tree = fabricator.released_tree()
+        if tree.bounds != self.bounds:
             raise InvalidInputError("The fabricator was not fitted to these linked tables.")
         generator = check_random_state(fabricator.random_state)
         numbers, classes = tree.draw(n_people or tree.n_rows, generator)
         n_known, width = len(self.people.features), len(self.events.features)
-        count = table.values(tree, numbers, generator)[:, n_known].astype(np.intp)
-        rows, owners = [], []
+        count = tree.values(numbers, generator)[:, n_known].astype(np.intp)
+        parts, owners = [], []
         for event in range(1, self.most_events + 1):
             (who,) = np.nonzero(count >= event)
             start = n_known + 1 + (event > 1) * width
@@ -215,65 +220,29 @@ class LinkedTables:
                     if event > 2 or not feature.missing:
                         keep = feature.missing
                         tree.redraw(numbers, classes, column, who, generator, keep_last=keep)
-            rows.append(table.values(tree, numbers[who], generator)[:, start : start + width])
+            parts.append(tree.values(numbers[who], generator)[:, start : start + width])
             owners.append(who)
-        known = table.values(tree, numbers, generator)[:, :n_known]
-        happened, whose = self._in_order(np.concatenate(rows), np.concatenate(owners))
+        known = tree.values(numbers, generator)[:, :n_known]
+        # Events of each person together, the first one first, none before it
+        rows, whose = np.concatenate(parts), np.concatenate(owners)
+        later, stamp = np.ones(len(whose)), np.arange(len(whose)).astype(np.float64)
+        starts = np.unique(whose, return_index=True)[1]  # rows of first events come first
+        later[starts] = 0.0
+        if self.order is not None:
+            place = self._order_place
+            begin = np.zeros(whose.max(initial=-1) + 1)
+            begin[whose[starts]] = rows[starts, place]
+            away = np.abs(rows[:, place] - begin[whose])
+            upper = self.events.features[place].range[1]
+            stamp = rows[:, place] = np.minimum(begin[whose] + away, upper)
+        order = np.lexsort((stamp, later, whose))
         library = fabricator.library_ or "pyarrow"
         people = TableEncoder(self.people).from_cells(known, library=library)
-        events = TableEncoder(self.events).from_cells(happened, library=library)
+        events = TableEncoder(self.events).from_cells(rows[order], library=library)
         people = _with_column(people, self.key, np.arange(1, len(known) + 1))
         if self.people.target is not None:
             people = _with_column(people, self.people.target.name, fabricator.classes_[classes])
-        return people, _with_column(events, self.key, whose + 1)
-
-    def _in_order(self, rows: Array, owners: Codes) -> tuple[Array, Codes]:
-        """Put the events of each person together, the first one first, none before it."""
-        later = np.ones(len(owners))
-        _, starts = np.unique(owners, return_index=True)  # rows of first events come first
-        later[starts] = 0.0
-        place, stamp = self._order_place, np.arange(len(owners)).astype(np.float64)
-        if place is not None:
-            begin = np.zeros(owners.max(initial=-1) + 1)
-            begin[owners[starts]] = rows[starts, place]
-            upper = self.events.features[place].range[1]
-            away = np.abs(rows[:, place] - begin[owners])
-            stamp = rows[:, place] = np.minimum(begin[owners] + away, upper)
-        order = np.lexsort((stamp, later, owners))
-        return rows[order], owners[order]
-
-
-def _people_of(
-    people: Any, events: Any, happened: Array, order: int | None
-) -> tuple[Codes, list[Codes]]:
-    """Return the first row of each person, and the places of that person's events in order."""
-    n_people = len(people)
-    joint = np.empty(n_people + len(events), dtype=object)
-    joint[:n_people], joint[n_people:] = id_cells(people), id_cells(events)
-    codes = person_codes(joint)
-    # Who has no key is a person of that one row, and has no events.
-    own = np.where(codes < 0, codes.max(initial=0) + 1 + np.arange(len(codes)), codes)
-    _, place = np.unique(own[:n_people], return_index=True)
-    place = np.sort(place)
-    stamp = np.zeros(len(events)) if order is None else happened[:, order]
-    rows = np.lexsort((np.arange(len(events)), np.nan_to_num(stamp, nan=np.inf), own[n_people:]))
-    ordered = own[n_people:][rows]
-    starts = np.searchsorted(ordered, own[place], side="left")
-    ends = np.searchsorted(ordered, own[place], side="right")
-    return place, [rows[a:b] for a, b in zip(starts, ends, strict=True)]
-
-
-def _mixed(words: NDArray[np.uint64]) -> list[int]:
-    """Spread the bits of keys: neighbouring numbers shall not choose alike."""
-    with np.errstate(over="ignore"):
-        spread = (words ^ (words >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-    return [int(word) >> 33 for word in spread]
-
-
-def _new_keys(keys: Any, place: Codes) -> NDArray[Any]:
-    """Number the records, whose persons are all different; None for who has no key."""
-    is_given = person_codes(keys)[place] >= 0
-    return np.array([str(n) if given else None for n, given in enumerate(is_given)], dtype=object)
+        return people, _with_column(events, self.key, whose[order] + 1)
 
 
 def _with_column(table: Any, name: str, values: NDArray[Any]) -> Any:

@@ -20,13 +20,13 @@ from sklearn.linear_model import LogisticRegression
 from sfumato.exceptions import InvalidInputError
 from sfumato.report import Marginal, charts
 from sfumato.report.pages import render, write_form
+from sfumato.synthetic.cells import MAX_CATEGORIES, CellPlaces
 from sfumato.synthetic.fabricator import Fabricator
-from sfumato.synthetic.table_cells import TableCells
+from sfumato.synthetic.label_tree import LabelTree
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]
-Codes = NDArray[np.intp]
 
 MAX_TRAINING_ROWS = 20_000  # rows from which learners learn
 SENSITIVE = "SENSITIVE: measured on raw rows. These figures are not private; do not hand them out."
@@ -88,11 +88,8 @@ class Quality:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a page (.html) or JSON (.json)."""
-        forms = {
-            ".html": self._page,
-            ".json": lambda: json.dumps(self.to_dict(), indent=2) + "\n",
-        }
-        write_form(path, forms)
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        write_form(path, {".html": self._page, ".json": lambda: text})
 
     def figures(self) -> list[tuple[str, str]]:
         """Return the figures in words and numbers."""
@@ -131,95 +128,71 @@ class Quality:
 
 
 def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
-    """Measure fabricated rows."""
-    table, tree = model.released_tree()
-    bounds = table.bounds
-    mine = _cells(model, made, tree.cells)
-    reference = None if raw is None else _cells(model, raw, tree.cells)
-    if not len(mine) or (reference is not None and not len(reference)):
-        raise InvalidInputError("A table without rows has no quality to measure.")
-    names = [*(feature.name for feature in bounds.features)]
-    sizes = list(tree.cells.sizes)
+    """Measure fabricated rows, against what was released, or against raw rows where given."""
+    tree = model.released_tree()
+    bounds, n_columns = tree.bounds, tree.fine.width
+    names = [feature.name for feature in bounds.features]
+    sizes, labels = list(tree.cells.sizes), [_cell_names(tree, i) for i in range(n_columns)]
     if tree.n_classes > 1 and bounds.target is not None:
         names, sizes = [*names, bounds.target.name], [*sizes, tree.n_classes]
-    else:
-        mine = mine[:, :-1]
-        reference = None if reference is None else reference[:, :-1]
-    marginals = _marginals(model, names, made, raw)
-    joint = _joint(tree, mine.shape[1]) if reference is None else _counted(reference, sizes)
-    pairs = tuple(_pair(names, mine, sizes, i, j, real) for (i, j), real in joint.items())
-    noise = None if raw is not None else _expected(tree)
+        labels.append(tuple(map(str, model.classes_)))
+    # The cells of each row, alone (fine) and in pairs, and its class
+    cells, fine = {}, {}
+    for which, rows in {"made": made, "raw": raw}.items():
+        if rows is not None:
+            places = CellPlaces(tree.fine.columns)(bounds.cells(rows))
+            target, codes = bounds.target_of(rows), np.zeros(len(places), dtype=np.intp)
+            if hasattr(model, "classes_") and target is not None:
+                codes = np.searchsorted(model.classes_, target)
+            for found, kind in ((cells, tree.cells), (fine, tree.fine)):
+                both = np.column_stack([np.asarray(kind(places)).astype(np.intp), codes])
+                found[which] = both[:, : len(names)]
+            if not len(places):
+                raise InvalidInputError("A table without rows has no quality to measure.")
+
+    def shares(rows: NDArray[np.intp], columns: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+        flat = np.ravel_multi_index(tuple(rows[:, columns].T), shape)
+        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape) / len(rows)
+
+    marginals = []
+    for i, name in enumerate(names):
+        shape = (len(labels[i]),)
+        if raw is not None:
+            real = shares(fine["raw"], (i,), shape)
+        else:
+            real = tree.shares if i == n_columns else tree.fine_margins[i].sum(axis=1)
+        found = shares(fine["made"], (i,), shape)
+        marginals.append(Marginal(name, labels[i], tuple(real.tolist()), tuple(found.tolist())))
+    joint: dict[tuple[int, int], Array] = {}
+    if raw is not None:
+        for i, j in combinations(range(len(names)), 2):
+            joint[i, j] = shares(cells["raw"], (i, j), (sizes[i], sizes[j]))
+    else:  # the pairs that were released; with the label, those of each column
+        for key, tables in (("tree", tree.pairs), ("seconds", tree.more_pairs)):
+            listed = tree.released[key].tolist()
+            joint |= {(i, j): t.sum(axis=2) for (i, j), t in zip(listed, tables, strict=True)}
+        if len(names) > n_columns:
+            joint |= {(i, n_columns): margin for i, margin in enumerate(tree.margins)}
+    pairs = []
+    for (i, j), real in joint.items():
+        found = shares(cells["made"], (i, j), (sizes[i], sizes[j]))
+        away = float(np.abs(found - real).sum() / 2)
+        both = _correlation(real), _correlation(found)
+        pairs.append(PairDistance((names[i], names[j]), away, *both))
+    noise = None
+    if raw is None:  # mean total variation by the noise of a column alone, classes added up
+        each = float(tree.released["noise"][0]) * np.sqrt(tree.n_classes)
+        noise = float(np.mean(tree.fine.sizes) * each * np.sqrt(2 / np.pi) / 2 / tree.n_rows)
     return Quality(
         raw is not None,
-        len(mine),
+        len(cells["made"]),
         str(model.guarantee_),
         noise,
-        marginals,
-        pairs,
-        _learned(model, made, raw),
+        tuple(marginals),
+        tuple(pairs),
+        _learned(bounds, made, raw) if hasattr(model, "classes_") else {},
         {} if raw is None else _copies(bounds, made, raw),
     )
-
-
-def _marginals(model: Fabricator, names: list[str], made: Any, raw: Any) -> tuple[Marginal, ...]:
-    """Compare each column in the cells in which it was counted by itself."""
-    _, tree = model.released_tree()
-    mine = _cells(model, made, tree.fine)
-    reference = None if raw is None else _cells(model, raw, tree.fine)
-    found = []
-    for column, name in enumerate(names):
-        labels, is_label = _labels(model, column), column == tree.fine.width
-        if reference is not None:
-            real = _shares(reference[:, [column]], (len(labels),))
-        else:
-            real = tree.shares if is_label else tree.fine_margins[column].sum(axis=1)
-        shares = _shares(mine[:, [column]], (len(labels),))
-        found.append(Marginal(name, labels, tuple(real.tolist()), tuple(shares.tolist())))
-    return tuple(found)
-
-
-def _cells(model: Fabricator, rows: Any, cells_of: TableCells) -> Codes:
-    """Return the numbers of the cells of each row, and of its class."""
-    table, _ = model.released_tree()
-    cells = np.asarray(cells_of(table.places(table.bounds.cells(rows)))).astype(np.intp)
-    labels = table.bounds.target_of(rows)
-    codes = np.zeros(len(cells), dtype=np.intp)
-    if hasattr(model, "classes_") and labels is not None:
-        codes = np.searchsorted(model.classes_, labels)
-    return np.column_stack([cells, codes])
-
-
-def _shares(cells: Codes, shape: tuple[int, ...]) -> Array:
-    flat = np.ravel_multi_index(tuple(cells.T), shape)
-    return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape) / len(cells)
-
-
-def _joint(tree: Any, width: int) -> dict[tuple[int, int], Array]:
-    """Masses of the pairs that were released; with the label, those of each column."""
-    found: dict[tuple[int, int], Array] = {}
-    for pairs, tables in (
-        (tree.released.tree, tree.pairs),
-        (tree.released.seconds, tree.more_pairs),
-    ):
-        found |= {(i, j): t.sum(axis=2) for (i, j), t in zip(pairs.tolist(), tables, strict=True)}
-    if width > tree.cells.width:
-        found |= {(i, width - 1): margin for i, margin in enumerate(tree.margins)}
-    return found
-
-
-def _counted(cells: Codes, sizes: list[int]) -> dict[tuple[int, int], Array]:
-    return {
-        (i, j): _shares(cells[:, [i, j]], (sizes[i], sizes[j]))
-        for i, j in combinations(range(len(sizes)), 2)
-    }
-
-
-def _pair(
-    names: list[str], cells: Codes, sizes: list[int], i: int, j: int, real: Array
-) -> PairDistance:
-    found = _shares(cells[:, [i, j]], (sizes[i], sizes[j]))
-    away = float(np.abs(found - real).sum() / 2)
-    return PairDistance((names[i], names[j]), away, _correlation(real), _correlation(found))
 
 
 def _correlation(joint: Array) -> float:
@@ -232,22 +205,13 @@ def _correlation(joint: Array) -> float:
     return both / np.sqrt(spread[0] * spread[1]) if min(spread) > 0 else 0.0
 
 
-def _expected(tree: Any) -> float:
-    """Mean total variation that the noise of a column alone would give, classes added up."""
-    noise = float(tree.released.noise[0]) * np.sqrt(tree.n_classes)
-    return float(np.mean(tree.fine.sizes) * noise * np.sqrt(2 / np.pi) / 2 / tree.n_rows)
-
-
-def _labels(model: Fabricator, column: int) -> tuple[str, ...]:
-    """Return the names of the cells of a column, or of the classes."""
-    table, tree = model.released_tree()
-    if column == tree.fine.width:
-        return tuple(map(str, model.classes_))
-    feature, edges = table.bounds.features[column], tree.fine.edges[column]
+def _cell_names(tree: LabelTree, column: int) -> tuple[str, ...]:
+    """Return the names of the cells of a column."""
+    feature, edges = tree.bounds.features[column], tree.fine.edges[column]
     cells, size = tree.fine.columns[column], tree.fine.sizes[column] - feature.missing
     if edges is None:
         found = [str(each) for each in (feature.categories or ())[:size]]
-        found[-1] = "others" if cells.is_shared else found[-1]
+        found[-1] = "others" if cells.n_categories > MAX_CATEGORIES else found[-1]
     else:
         starts = np.array(edges[:-1])
         starts = feature.unscaled(np.ceil(starts) if cells.is_whole else starts)
@@ -256,11 +220,9 @@ def _labels(model: Fabricator, column: int) -> tuple[str, ...]:
     return (*found, "missing") if feature.missing else tuple(found)
 
 
-def _learned(model: Fabricator, made: Any, raw: Any) -> dict[str, dict[str, float]]:
+def _learned(bounds: TableBounds, made: Any, raw: Any) -> dict[str, dict[str, float]]:
     """Score learners on rows that they have not seen: raw ones where some were given."""
-    bounds = model.bounds
-    assert isinstance(bounds, TableBounds)  # noqa: S101 - the fabricator has a tree
-    if not hasattr(model, "classes_") or bounds.target_of(made) is None:
+    if bounds.target_of(made) is None:
         return {}
     encoder = TableEncoder(bounds)
     tables = {"fabricated rows": made, **({} if raw is None else {"raw rows": raw})}
@@ -290,11 +252,11 @@ def _copies(bounds: TableBounds, made: Any, raw: Any) -> dict[str, float]:
     cells = [np.nan_to_num(bounds.cells(each), nan=-1e300) for each in (made, raw)]
     half = len(cells[1]) // 2
     known = {row.tobytes() for row in cells[1][:half]}
-
-    def share(rows: Array) -> float:
-        return float(np.mean([row.tobytes() in known for row in rows])) if len(rows) else 0.0
-
+    shown = {
+        "fabricated rows that equal one of half of the raw rows": cells[0],
+        "raw rows of the other half that do": cells[1][half:],
+    }
     return {
-        "fabricated rows that equal one of half of the raw rows": share(cells[0]),
-        "raw rows of the other half that do": share(cells[1][half:]),
+        words: float(np.mean([row.tobytes() in known for row in rows])) if len(rows) else 0.0
+        for words, rows in shown.items()
     }

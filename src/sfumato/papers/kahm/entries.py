@@ -370,7 +370,8 @@ class EntryHullClassifier(_EntryRows, PrivateAffineHullClassifier):
         """
         if y is None:
             raise InvalidInputError("EntryHullClassifier requires y to be passed.")
-        shared = {**self._hull_parameters(), "n_jobs": self.n_jobs, "verbose": self.verbose}
+        self._check_request()
+        shared = self._hull_settings()
         private, stops, _, labels = self._release(X, y)
         branches = fit_branches(self._smoothed(private, stops), **shared)
         assert labels is not None  # noqa: S101 - checked with the rows

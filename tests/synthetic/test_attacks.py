@@ -10,8 +10,8 @@ import pytest
 
 from sfumato.audit import reidentification
 from sfumato.tables.encoder import TableEncoder
-from tests.fabrication.test_label_tree import BOUNDS, fabricator, people
-from tests.fabrication.test_linked import LINKED, clinic, fabricator as linked_fabricator
+from tests.synthetic.test_label_tree import BOUNDS, fabricator, people
+from tests.synthetic.test_linked import LINKED, clinic, fabricator as linked_fabricator
 
 ROWS = 1000
 # Every interval is drawn at this confidence: a test raises a false alarm less than once in 10^6.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,30 +11,30 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare, kstest
 
-from sfumato import Bounds, Fabricator, TableBounds, load, save
+from sfumato import Bounds, Fabricator, TableBounds
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share, uniform_scores
 from sfumato.audit.testing.taint import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.exponential import SecondParentsMechanism, SpanningTreeMechanism
-from sfumato.synthetic.constraints import parsed, repaired
-from sfumato.synthetic.table_cells import MAX_CATEGORIES, ColumnCells, TableCells, public_columns
-from sfumato.synthetic.tree_masses import (
-    LabelTree,
-    ReleasedTree,
-    _masses,
-    _shrunk,
-    _whole_rows,
+from sfumato.synthetic.cells import (
+    MAX_CATEGORIES,
+    ColumnCells,
+    TableCells,
+    parse_constraints,
+    public_columns,
+    repair,
 )
-from sfumato.synthetic.tree_plan import (
+from sfumato.synthetic.label_tree import (
     MAX_COUNTS,
+    LabelTree,
+    TreeRules,
     coarse_sizes,
-    default_levels,
-    default_margin_share,
-    default_seconds,
-    default_values,
     is_tree_worthwhile,
+    nearest_masses,
+    share_out,
+    shrink,
 )
 
 FACTS: dict[str, Any] = {
@@ -79,7 +78,7 @@ def test_no_record_moves_a_release_further_than_its_sensitivity(
     relation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brute force over odd and ordinary last records; 90 % and more are attained."""
-    monkeypatch.setattr("sfumato.synthetic.tree_plan.SECONDS_BY_SIGNAL", ((0.0, 1.0),))
+    monkeypatch.setattr("sfumato.synthetic.label_tree.SECONDS_BY_SIGNAL", ((0.0, 1.0),))
     table = people(60)
     rows = [
         (0, "A", 0.0, 1.0, "no"),
@@ -123,13 +122,6 @@ def test_the_noise_has_its_law() -> None:
     for factor in (2 / 3, 3 / 2):
         off = np.concatenate([uniform_scores(each, factor) for each in drawn])
         assert kstest(off, "uniform").pvalue < 1e-6
-
-
-@pytest.mark.parametrize(("epsilon", "facts"), [(0.1, BOUNDS), (2.0, BOUNDS), (1.0, PLAIN)])
-def test_the_whole_budget_and_no_more(epsilon: float, facts: TableBounds) -> None:
-    model = fabricator(epsilon=epsilon, bounds=facts).fit(people(200))
-    assert 0.99 * epsilon < model.guarantee_.epsilon <= epsilon
-    assert model.guarantee_.delta == 1e-5
 
 
 def test_one_column_has_no_tree() -> None:
@@ -253,14 +245,20 @@ def test_a_free_choice_takes_the_heaviest_tree() -> None:
 
 
 def test_public_rules() -> None:
-    assert [default_levels(n, 20.0) for n in (100, 1000, 10_000, 1_000_000)] == [2, 3, 4, 5]
-    assert default_levels(None, 20.0) == default_levels(10_000, 20.0)
-    assert [default_seconds(n, 20.0, 12) for n in (1000, 10_000, 1_000_000)] == [0, 5, 10]
-    assert [default_seconds(10**6, 1.0, columns) for columns in (1, 2, 3)] == [0, 0, 1]
+    by_rows = [TreeRules.of(n, 12, 20.0, 20.0) for n in (1, 1000, 6000, 10_000, 10**6)]
+    assert [each.levels for each in by_rows] == [2, 3, 4, 4, 5]
+    assert [each.n_seconds for each in by_rows] == [0, 0, 0, 5, 10]
+    assert [each.most_values for each in by_rows] == [32, 32, 100, 128, 128]
+    assert TreeRules.of(None, 12, 20.0, 20.0) == TreeRules.of(10_000, 12, 20.0, 20.0)
+    assert [TreeRules.of(10**6, columns, 1.0, 1.0).n_seconds for columns in (1, 2, 3)] == [0, 0, 1]
+    assert [TreeRules.of(n, 3, 20.0, 20.0).margin_share for n in (2999, 3000)] == [0.8, 0.5]
     assert coarse_sizes((16,) * 10, 2) == (16,) * 10
     wide = coarse_sizes((30,) * 300, 2)
     assert max(wide) < 30
     assert 300 * 299 / 2 * max(wide) ** 2 * 2 <= MAX_COUNTS
+    for n, cut in ((300, True), (20_000, False)):  # the rule meets the declared columns
+        model = fabricator(epsilon=1.0).fit(people(n))
+        assert len(model.released_["cuts"]) == 1 + cut  # income, and age
 
 
 def test_cells_of_all_kinds(rng: np.random.Generator) -> None:
@@ -297,7 +295,7 @@ def test_many_categories_share_a_cell() -> None:
 
 def test_whole_rows_meet_their_shares(rng: np.random.Generator) -> None:
     weights = rng.dirichlet(np.ones(9))
-    draws = np.array([_whole_rows(weights, 100, np.random.RandomState(k)) for k in range(400)])
+    draws = np.array([share_out(weights, 100, np.random.RandomState(k)) for k in range(400)])
     assert (draws.sum(axis=1) == 100).all()
     assert np.abs(draws - 100 * weights).max() < 1 + 1e-9  # floor or ceiling
     assert np.abs(draws.mean(axis=0) - 100 * weights).max() < 0.12
@@ -336,19 +334,13 @@ def test_without_noise_the_tables_are_exact() -> None:
     )
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_every_library(library: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    pl = pytest.importorskip("polars")
+def test_every_library() -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
     table = pa.Table.from_pandas(people(300), preserve_index=False)
-    table = {
-        "pandas": table.to_pandas,
-        "polars": lambda: pl.from_arrow(table),
-        "pyarrow": lambda: table,
-    }[library]()
-    made, _ = fabricator().fit_fabricate(table)
-    assert type(made).__module__.partition(".")[0] == library
-    assert fabricator(bounds=PLAIN).fit_fabricate(table).shape[1] == 4
+    for library, each in {"polars": pl.from_arrow(table), "pyarrow": table}.items():
+        made, _ = fabricator().fit_fabricate(each)
+        assert type(made).__module__.partition(".")[0] == library
+        assert fabricator(bounds=PLAIN).fit_fabricate(each).shape[1] == 4
 
 
 def test_conditions_hold_and_shift_the_rest() -> None:
@@ -384,11 +376,19 @@ def a_tree_with_second_parents(rng: np.random.Generator, n_classes: int = 2) -> 
         ]
         return np.concatenate([1000 * t.ravel() for t in found])
 
-    released = ReleasedTree(
-        *(np.empty((0, 1)), counts([(k,) for k in range(5)]), counts(tree.tolist()), tree),
-        *(np.zeros(2), None, seconds, counts(seconds.tolist())),
-    )
-    return LabelTree(TableCells.of(columns, released.cuts), n_classes, released)
+    released = {
+        "cuts": np.empty((0, 1)),
+        "margins": counts([(k,) for k in range(5)]),
+        "pairs": counts(tree.tolist()),
+        "tree": tree,
+        "noise": np.zeros(2),
+        "n_rows": None,
+        "seconds": seconds,
+        "more_pairs": counts(seconds.tolist()),
+        "n_parts": 0,
+        "most_values": 32,
+    }
+    return LabelTree(BOUNDS, columns, n_classes, released)
 
 
 def the_joint_law(tree: LabelTree) -> np.ndarray:
@@ -407,8 +407,8 @@ def test_second_parents_keep_all_their_pairs(rng: np.random.Generator) -> None:
     tree = a_tree_with_second_parents(rng)
     law = the_joint_law(tree)
     assert law.sum() == pytest.approx(1)
-    released = [*zip(tree.released.tree, tree.pairs, strict=True)]
-    released += [*zip(tree.released.seconds, tree.more_pairs, strict=True)]
+    released = [*zip(tree.released["tree"], tree.pairs, strict=True)]
+    released += [*zip(tree.released["seconds"], tree.more_pairs, strict=True)]
     for (i, j), table in released:
         found = law.sum(axis=tuple(a for a in range(5) if a not in (i, j)))
         np.testing.assert_allclose(found if i < j else np.moveaxis(found, 0, 1), table, atol=2e-3)
@@ -468,7 +468,7 @@ def test_names_with_spaces_and_truth_values_in_constraints() -> None:
         "if smoker == True then `last day` == 3",
         "if a == 1 then smoker == false",
     ]
-    found = [(each.kind, each.columns, each.values) for each in parsed(texts, known)]
+    found = [(each.kind, each.columns, each.values) for each in parse_constraints(texts, known)]
     assert found == [
         ("order", ("last day", "first day"), ()),
         ("sum", ("a", "first day", "stays + more", "smoker"), ()),
@@ -476,25 +476,18 @@ def test_names_with_spaces_and_truth_values_in_constraints() -> None:
         ("if", ("a", "smoker"), (1.0, 0.0)),
     ]
     with pytest.raises(InvalidInputError, match="backticks"):
-        parsed(["first day <= last day"], known)
+        parse_constraints(["first day <= last day"], known)
 
 
 def test_repairs() -> None:
     known = {"a": None, "b": None, "total": None}
     values = {"a": np.array([5.0, 1.0, 9.0]), "b": np.array([2.0, 3.0, 4.0]), "total": np.zeros(3)}
     ranges = {"a": (0.0, 6.0), "b": (0.0, 10.0), "total": (0.0, 20.0)}
-    found = repaired(values, parsed(["b >= a", "total == a + b"], known), ranges)
+    found = repair(values, parse_constraints(["b >= a", "total == a + b"], known), ranges)
     assert found["a"].tolist() == [2, 1, 4]
     assert found["b"].tolist() == [5, 3, 9]
     assert found["total"].tolist() == [7, 4, 13]
     assert values["a"].tolist() == [5, 1, 9]
-
-
-def test_saved_trees_draw_the_same(tmp_path: Path) -> None:
-    model = fabricator(bins={"income": [1, 5000, 20_000]}).fit(people(400))
-    save(model, tmp_path / "tree.sfumato")
-    loaded = load(tmp_path / "tree.sfumato")
-    pd.testing.assert_frame_equal(loaded.fabricate()[0], model.fabricate()[0])
 
 
 def test_the_method_is_chosen_by_a_public_rule() -> None:
@@ -577,7 +570,7 @@ def test_gaussians_under_conditions() -> None:
             model.sample(3, given=wrong)
 
 
-def test_fine_cells_are_joined_by_their_masses() -> None:
+def test_fine_cells_are_joined_by_theirnearest_masses() -> None:
     (age,) = public_columns(
         TableBounds.from_dict({"age": {"type": "int64", "lower": 0, "upper": 99}})
     )
@@ -610,18 +603,6 @@ def test_fine_cells_are_joined_by_their_masses() -> None:
     assert not given.with_values(2).is_cut
 
 
-def test_how_many_values_have_a_cell_is_a_public_rule() -> None:
-    found = [default_values(n, 20.0) for n in (1, 1000, 6000, 10**6, None)]
-    assert found == [32, 32, 100, 128, 128]
-    assert default_values(100, 0.0) == 128
-    assert [default_margin_share(n, 20.0) for n in (2999, 3000)] == [0.8, 0.5]
-    for n, cut in ((300, True), (20_000, False)):  # the rule meets the declared columns
-        model = fabricator(relation="replace_one", epsilon=1.0, delta=1e-5).fit(people(n))
-        table, tree = model.released_tree()
-        assert len(tree.released.cuts) == 1 + cut  # income, and age
-        assert table.columns[0].name == "age"
-
-
 def test_atoms_of_whole_numbers_survive() -> None:
     rng = np.random.default_rng(0)
     hours = np.where(rng.random(6000) < 0.5, 40, rng.integers(1, 100, 6000))
@@ -649,11 +630,11 @@ def test_pairs_are_shrunk_where_that_is_nearer_to_the_truth(
     errors = []
     for _ in range(50):
         noisy = truth + rng.normal(0, 0.01, truth.shape)
-        found = _shrunk(noisy, expected, 0.01**2)
-        errors.append([np.abs(_masses(each) - truth).sum() for each in (found, noisy)])
+        found = shrink(noisy, expected, 0.01**2)
+        errors.append([np.abs(nearest_masses(each) - truth).sum() for each in (found, noisy)])
     mean_found, mean_noisy = np.mean(errors, axis=0)
     if kind == "independent":
         assert mean_found < 0.5 * mean_noisy
     else:
         assert mean_found <= 1.01 * mean_noisy
-    np.testing.assert_allclose(_shrunk(truth, expected, 0.0), truth, atol=1e-12)
+    np.testing.assert_allclose(shrink(truth, expected, 0.0), truth, atol=1e-12)

@@ -1,0 +1,377 @@
+"""Columns of a table as cells, values drawn inside cells, and constraints between columns.
+
+A category is a cell, and so is each whole number of a short range. Other numbers are cut at public
+edges, or at privately released ones (`sums.counts`). Where a column may be missing, that
+is one more cell. Maps and repairs read one record at a time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+
+from sfumato.core.arrays import Array as AnyArray, to_numpy
+from sfumato.exceptions import InvalidInputError
+from sfumato.sums.counts import EDGES
+from sfumato.tables.columns import arrow_kind
+from sfumato.tables.schema import TableBounds
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+MAX_VALUES = 32  # whole numbers of so short a range have a cell each, also in pairs of columns
+MAX_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
+NARROW = 2.0**-30  # of its range: the width of a cell that stands for one value
+MAX_CATEGORIES = 64  # further categories share the last cell
+PARTS = 33  # points of a cell at which its distribution function is known; straight between them
+
+
+@dataclass(frozen=True)
+class ColumnCells:
+    """What is public about the cells of one column.
+
+    name: Name of the column.
+    n_categories: Categories, or 0 for numbers.
+    lower, upper: Range of numbers; whole numbers reach half a unit further on both sides.
+    is_whole: Whether its numbers are whole.
+    edges: Public edges of the cells, from `lower` to `upper`; None where they are to be released.
+    may_be_missing: Whether a missing cell is kept as missing.
+    weights: Public weights of its categories, by which those that share a cell are redrawn.
+    is_fine: Whether its cells are counted finely alone and joined to fewer in pairs.
+    """
+
+    name: str
+    n_categories: int
+    lower: float
+    upper: float
+    is_whole: bool
+    edges: tuple[float, ...] | None
+    may_be_missing: bool
+    weights: tuple[float, ...] | None = None
+    is_fine: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the edges of its cells are released."""
+        return not self.n_categories and self.edges is None
+
+    def max_cells(self, levels: int, n_parts: int = 0) -> int:
+        """Return a public bound on its cells if ranges are halved so often, or joined to parts."""
+        if n_parts and self.is_fine:
+            return 3 * n_parts + 2
+        if self.n_categories:
+            return min(self.n_categories, MAX_CATEGORIES) + 1
+        return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
+
+    def with_values(self, most: int) -> ColumnCells:
+        """Cut a range of more whole numbers than that at released edges instead."""
+        if self.is_cut or not self.is_fine or len(self.edges or ()) <= most + 1:
+            return self
+        return replace(self, edges=None)
+
+    def places(self, cells: Array) -> Array:
+        """Return one number per record: its category, its place in [0, 1], or NaN where missing."""
+        known = np.where(np.isfinite(cells), cells, np.nan)
+        if not self.n_categories:
+            inside = np.clip(known, self.lower, self.upper)
+            known = (inside - self.lower) / (self.upper - self.lower)
+        # Where it cannot be missing: the first category, the middle of a range.
+        default = 0.0 if self.n_categories else 0.5
+        return known if self.may_be_missing else np.where(np.isnan(known), default, known)
+
+
+def public_columns(
+    bounds: TableBounds, bins: Mapping[str, Sequence[float]] | None = None
+) -> tuple[ColumnCells, ...]:
+    """Return the cells of the columns of a table from what is public about them."""
+    asked = dict(bins or {})
+    found = []
+    for feature in bounds.features:
+        given = asked.pop(feature.name, None)
+        if not feature.is_number:
+            if given is not None:
+                raise InvalidInputError(f"'bins' names a column of categories: {feature.name!r}.")
+            size = len(feature.categories or ())
+            about = feature.missing, feature.weights
+            found.append(ColumnCells(feature.name, size, 0.0, 1.0, False, None, *about))
+            continue
+        if given is not None and feature.log:
+            inside = np.clip(np.array(given, dtype=np.float64), feature.lower, feature.upper)
+            given = feature.scaled(inside).tolist()
+        lower, upper = feature.range
+        is_counted = feature.categories is not None or arrow_kind(feature.type) in ("b", "i", "u")
+        is_whole = not feature.log and (is_counted or feature.part not in ("", "time"))
+        if is_whole:
+            lower, upper = math.ceil(lower) - 0.5, math.floor(upper) + 0.5
+        edges: tuple[float, ...] | None = None
+        if given is not None:
+            inner = [float(edge) for edge in given if lower < edge < upper]
+            if not inner or not np.all(np.diff(inner) > 0):
+                raise InvalidInputError(
+                    f"'bins' of the column {feature.name!r} must be ascending edges, one inside "
+                    "its range at least."
+                )
+            edges = (lower, *inner, upper)
+        elif is_whole and 0 < upper - lower <= MAX_FINE_VALUES:
+            edges = tuple(np.arange(lower, upper + 1).tolist())
+        is_fine = edges is None or (given is None and len(edges) > MAX_VALUES + 1)
+        about_numbers = is_whole, edges, feature.missing, None, is_fine
+        found.append(ColumnCells(feature.name, 0, lower, upper, *about_numbers))
+    if asked:
+        raise InvalidInputError(f"'bins' names no column of the table: {next(iter(asked))!r}.")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class CellPlaces:
+    """``cells -> places``, one number per column: see `ColumnCells.places`."""
+
+    columns: tuple[ColumnCells, ...]
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: one per column."""
+        return len(self.columns)
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Return the places of cells; no value makes it raise."""
+        pairs = zip(self.columns, to_numpy(rows).T, strict=True)
+        return np.column_stack([column.places(each) for column, each in pairs])
+
+
+@dataclass(frozen=True)
+class TableCells:
+    """The cells of all columns, once all edges are known.
+
+    columns: What is public about each column.
+    edges: Edges of the cells of each column of numbers, None for categories.
+    """
+
+    columns: tuple[ColumnCells, ...]
+    edges: tuple[tuple[float, ...] | None, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[ColumnCells], cuts: Array) -> TableCells:
+        """Join public edges and released cuts, one row for each column that is cut; 0 is no cut."""
+        rows = iter(cuts)
+        edges: list[tuple[float, ...] | None] = []
+        for column in columns:
+            if not column.is_cut:
+                edges.append(column.edges)
+                continue
+            row, width = next(rows), column.upper - column.lower
+            inner = column.lower + EDGES[np.unique(row[row > 0]).astype(np.intp) - 1] * width
+            if column.is_whole:  # the same records on both sides, and no cell without a number
+                inner = np.ceil(inner) - 0.5
+            # Both ends of the range, and zero, have a cell of their own.
+            tiny = 0.5 if column.is_whole else width * NARROW / 2
+            ends = [column.lower + 2 * tiny, column.upper - 2 * tiny]
+            ends += [-tiny, tiny] * (ends[0] < 0 < ends[1])
+            ascending = np.unique([column.lower, *inner, *ends, column.upper])
+            edges.append(tuple(ascending.tolist()))
+        return cls(tuple(columns), tuple(edges))
+
+    def joined(self, masses: Sequence[Array], n_parts: int) -> TableCells:
+        """Join neighbouring cells of columns that are counted finely to about equal masses.
+
+        A cell of more mass stays alone.
+        """
+        found = list(self.edges)
+        for i, (column, edges) in enumerate(zip(self.columns, self.edges, strict=True)):
+            if edges is None or not column.is_fine or len(edges) - 1 <= n_parts:
+                continue
+            shares = np.maximum(masses[i][: len(edges) - 1], 0.0) + 1e-12
+            shares /= shares.sum()
+            total = np.cumsum(shares)[:-1]
+            kept = {0, len(edges) - 1}
+            kept |= {int(np.argmin(np.abs(total - k / n_parts))) + 1 for k in range(1, n_parts)}
+            for cell in np.flatnonzero(shares > 1 / n_parts):
+                kept |= {int(cell), int(cell) + 1}
+            found[i] = tuple(edges[place] for place in sorted(kept))
+        return TableCells(self.columns, tuple(found))
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: one per column."""
+        return len(self.columns)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return tuple(
+            (min(c.n_categories, MAX_CATEGORIES) if edges is None else len(edges) - 1)
+            + c.may_be_missing
+            for c, edges in zip(self.columns, self.edges, strict=True)
+        )
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Return the numbers of the cells of places."""
+        places, sizes = to_numpy(rows), self.sizes
+        cells = np.empty(places.shape)
+        for i, (column, edges) in enumerate(zip(self.columns, self.edges, strict=True)):
+            there, last = places[:, i], sizes[i] - 1 - column.may_be_missing
+            if edges is None:
+                found = np.minimum(there, MAX_CATEGORIES - 1)
+            else:
+                inner = (np.array(edges[1:-1]) - column.lower) / (column.upper - column.lower)
+                found = np.searchsorted(inner, there, side="right").astype(np.float64)
+            cells[:, i] = np.where(np.isnan(there), last + 1, np.minimum(found, last))
+        return cells
+
+    def cell_of(self, column: int, cell: float) -> int:
+        """Return the cell of one public value of a column, for conditions."""
+        row = np.full((1, self.width), np.nan)
+        row[0, column] = self.columns[column].places(np.array([cell]))[0]
+        return int(self(row)[0, column])
+
+    def draw(
+        self,
+        column: int,
+        cells: Codes,
+        masses: Array,
+        generator: np.random.RandomState,
+        fine: TableCells | None = None,
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Draw a value inside each cell, a number or that of a category; say which are missing.
+
+        Numbers follow a monotone cubic through the cumulative masses, which are those of `fine`
+        where these cells were joined from finer ones.
+        """
+        each, edges = self.columns[column], self.edges[column]
+        last = self.sizes[column] - 1 - each.may_be_missing
+        missing, known = cells > last, np.minimum(cells, last)
+        if edges is None:
+            values = known.astype(np.float64)
+            if each.n_categories > MAX_CATEGORIES:  # the last cell stands for several of them
+                weights = np.array(each.weights or (1.0,) * each.n_categories)
+                chances = weights[MAX_CATEGORIES - 1 :] / weights[MAX_CATEGORIES - 1 :].sum()
+                others = generator.choice(len(chances), size=len(cells), p=chances)
+                values = np.where(known == last, MAX_CATEGORIES - 1 + others, values)
+            return values, missing
+        # A smooth distribution function through cumulative masses, at points of each cell
+        marks = np.array((fine or self).edges[column])
+        total = np.cumsum(np.maximum(masses[: len(marks) - 1], 0.0) + 1e-12)
+        curve = PchipInterpolator(marks, np.concatenate([[0.0], total / total[-1]]))
+        inner = np.linspace(marks[:-1], marks[1:], PARTS)[1:]
+        points = np.unique(np.concatenate([marks, inner.ravel()]))
+        heights = curve(points)
+        # Numbers from [0, 1) that cover it evenly among the rows of each cell
+        shuffled = generator.permutation(len(known))
+        ranked = shuffled[np.argsort(known[shuffled], kind="stable")]
+        sizes = np.bincount(known)
+        rank = np.empty(len(known))
+        rank[ranked] = np.arange(len(known)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        spread = (rank + generator.uniform(size=len(known))) / sizes[known]
+        ends = np.array(edges)
+        lower, upper = ends[known], ends[known + 1]
+        low, high = (np.interp(end, points, heights) for end in (lower, upper))
+        inside = np.interp(low + spread * (high - low), heights, points)
+        values = np.clip(inside, lower, upper - (upper - lower) * NARROW)
+        if each.is_whole:
+            first = np.ceil(lower)
+            values = np.clip(np.rint(values), first, np.maximum(first, np.ceil(upper) - 1))
+            return values, missing
+        # A narrow cell stands for one value: an end of the range, or zero.
+        narrow = upper - lower < 2 * NARROW * (ends[-1] - ends[0])
+        is_end = (known == 0) | (known == len(ends) - 2)
+        at_end = np.where(known == 0, ends[0], ends[-1])
+        one = np.where(is_end, at_end, np.where((lower < 0) & (upper > 0), 0.0, values))
+        return np.where(narrow, one, values), missing
+
+
+# Constraints ------------------------------------------------------------------------------------
+
+_NAME = r"`[^`]+`|[^\s`]+"
+_ORDER = re.compile(rf"\s*({_NAME})\s*(<=|>=)\s*({_NAME})\s*")
+_SUM = re.compile(rf"\s*({_NAME})\s*==\s*((?:{_NAME})(?:\s*\+\s*(?:{_NAME}))+)\s*")
+_IF = re.compile(rf"\s*if\s+({_NAME})\s*==\s*(.+?)\s+then\s+({_NAME})\s*==\s*(.+?)\s*")
+
+
+class Constraint(NamedTuple):
+    """What fabricated rows must meet: ``a <= b``, ``total == a + b``, ``if a == x then b == y``.
+
+    kind: "order", "sum" or "if".
+    columns: Order: the smaller, then the larger. Sum: the total, then its parts. If: both columns.
+    values: If: the value of each column, or the place of its category.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    values: tuple[float, ...] = ()
+
+
+def parse_constraints(
+    texts: Sequence[str], categories: Mapping[str, Sequence[Any] | None]
+) -> tuple[Constraint, ...]:
+    """Read constraints; a name with spaces stands between backticks."""
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInputError("'constraints' must be a list of texts such as 'start <= end'.")
+    found = []
+    for text in texts:
+        words: tuple[str, ...] = ()
+        if match := _IF.fullmatch(text):
+            kind, columns, words = "if", (match[1], match[3]), (match[2], match[4])
+        elif match := _ORDER.fullmatch(text):
+            kind = "order"
+            columns = (match[1], match[3]) if match[2] == "<=" else (match[3], match[1])
+        elif match := _SUM.fullmatch(text):
+            kind, columns = "sum", (match[1], *re.findall(r"`[^`]+`|[^\s`+]+", match[2]))
+        else:
+            raise InvalidInputError(
+                f"The constraint {text!r} is none of 'a <= b', 'total == a + b' and 'if a == x "
+                "then b == y'; put a name with spaces in backticks."
+            )
+        columns = tuple(name.strip("`") for name in columns)
+        for name in columns:
+            if name not in categories:
+                raise InvalidInputError(
+                    f"The constraint {text!r} names no column of the table: {name!r}."
+                )
+            if kind != "if" and categories[name] is not None:
+                raise InvalidInputError(f"The constraint {text!r} compares categories of {name!r}.")
+        values = []
+        for name, word in zip(columns, words, strict=False):
+            listed, plain = categories[name], word.strip("'\"")
+            try:
+                if listed is not None:
+                    values.append(float([str(each) for each in listed].index(plain)))
+                else:
+                    truth = {"true": 1.0, "false": 0.0}.get(plain.lower())
+                    values.append(float(plain) if truth is None else truth)
+            except ValueError:
+                raise InvalidInputError(
+                    f"The constraint {text!r} names no value of {name!r}: {word!r}."
+                ) from None
+        found.append(Constraint(kind, columns, tuple(values)))
+    return tuple(found)
+
+
+def repair(
+    values: Mapping[str, Array],
+    constraints: Sequence[Constraint],
+    ranges: Mapping[str, tuple[float, float]],
+) -> dict[str, Array]:
+    """Return values that meet the constraints, one constraint after the other."""
+    found = {name: column.copy() for name, column in values.items()}
+    for kind, columns, wanted in constraints:
+        if kind == "sum":
+            found[columns[0]] = np.sum([found[name] for name in columns[1:]], axis=0)
+            continue
+        first, second = columns
+        if kind == "if":
+            meets = found[first] == wanted[0]
+            found[second] = np.where(meets, wanted[1], found[second])
+            continue
+        # In the wrong order they are exchanged; where a range forbids it, moved together.
+        a, b = found[first], found[second]
+        low, high = (np.where(a > b, x, y) for x, y in ((b, a), (a, b)))
+        found[first] = np.minimum(np.clip(low, *ranges[first]), ranges[second][1])
+        found[second] = np.maximum(np.clip(high, *ranges[second]), found[first])
+    return found
