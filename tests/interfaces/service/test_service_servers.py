@@ -81,7 +81,7 @@ def test_a_dump_of_postgresql_is_restored_with_everything(tmp_path: Path, server
     run_sql(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     house = House(tmp_path, database=server)
     house.open()
-    job = house.done(kind="density", columns=["age"], estimator=None)
+    job = house.done(kind="density", columns=["age"], estimator=None, epsilon=0.5)
     points = {"points": [[40.0]]}
     told = house.call("ada", "POST", f"/releases/{job['id']}/ask", points)["values"]
     heads = house.call("uwe", "GET", "/audit/statement")["heads"]
