@@ -110,13 +110,6 @@ def test_noise_that_cannot_be_drawn_costs_nothing(
     refused(case.estimator, case.X, case.y, "drawn")
 
 
-@pytest.mark.parametrize("name", ["epsilon", "delta"])
-@pytest.mark.parametrize("odd", [None, "1", "x", [], [1.0], {}, np.ones(2), float("nan"), -1.0])
-def test_a_budget_that_is_no_number_costs_nothing(name: str, odd: Any) -> None:
-    case = CASES["PrivateMoments"][0]
-    refused(clone(case.estimator).set_params(**{name: odd}), case.X, case.y, f"'{name}' must")
-
-
 def test_workers_seeds_and_devices_that_are_none_cost_nothing() -> None:
     case = CASES["PrivateAffineHullClassifier"][0]
     odd = (("n_jobs", 0), ("n_jobs", "two"), ("random_state", -1), ("device", "no such"))

@@ -7,10 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
@@ -41,36 +39,11 @@ def page_of(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in paths}
 
 
-def test_bars_of_losses_go_left() -> None:
-    plots = pytest.importorskip("benchmarks.plots")
-    drawn = plots.ratios("t", [("won", [4.0]), ("lost", [0.25])], ["better by"])
-    assert "1 of 2 rows" in drawn
-    lines = [float(x) for x in re.findall(r'<line x1="([\d.]+)"', drawn)]
-    (won, _), (lost, width) = (
-        (float(x), float(wide))
-        for x, wide in re.findall(r'<rect x="([\d.]+)".*?width="([\d.]+)"', drawn)
-    )
-    assert won == pytest.approx(lines[0])
-    assert lost + width == pytest.approx(lines[1])
-
-
 def test_every_result_is_shown() -> None:
     pages = pytest.importorskip("benchmarks.pages")
     paths = pages.RESULTS.glob("*.json")
     kept = {path.stem for path in paths if not path.stem.startswith(REPRODUCTIONS)}
     assert kept == pages.SHOWN
-
-
-def test_ratios_above_one_are_in_our_favour() -> None:
-    rows = pytest.importorskip("benchmarks.peers.rows")
-    few, many = {"value": 0.9, "cpu_s": 1.0}, {"value": 0.8, "cpu_s": 3.0}
-    accuracy = rows.ratios("accuracy", rows.HIGHER, few, many)
-    assert accuracy == {"times_better": 2.0, "times_faster": 3.0}
-    assert rows.ratios("error", rows.LOWER, many, few)["times_better"] == pytest.approx(1.125)
-    draws = rows.ratios("million draws a CPU second", rows.HIGHER, {"value": 8.0}, {"value": 2.0})
-    assert draws == {"times_better": 4.0, "times_faster": None}
-    silent = rows.ratios("accuracy", rows.HIGHER, few, {"failed": "no answer"})
-    assert silent == {"times_better": None, "times_faster": None}
 
 
 def test_kept_ratios_follow_from_kept_values() -> None:
@@ -81,40 +54,6 @@ def test_kept_ratios_follow_from_kept_values() -> None:
     for row in record["numbers"]:
         found = rows.ratios(row["measure"], row["better"], row["ours"], row["peer"])
         assert {name: row[name] for name in found} == found
-
-
-def test_marginals_and_bins_of_synthetic_tables() -> None:
-    tables = pytest.importorskip("benchmarks.peers.tables")
-    rng = np.random.default_rng(0)
-    codes = np.column_stack([rng.integers(0, size, 500) for size in tables.sizes()])
-    np.testing.assert_array_equal(tables.codes(tables.decoded(codes)), codes)
-    assert tables.marginal_errors(codes, codes) == (0.0, 0.0)
-    zeros, ones = (np.full((3, len(tables.sizes())), value) for value in (0, 1))
-    assert tables.marginal_errors(zeros, ones) == (1.0, 1.0)
-    half = np.concatenate([zeros, ones])  # both columns of a pair change together
-    assert tables.marginal_errors(half, zeros) == pytest.approx((0.5, 0.5))
-
-
-def test_a_package_that_is_nowhere_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asking = pytest.importorskip("benchmarks.peers.asking")
-    monkeypatch.setenv("SFUMATO_PEERS_PYTHON", sys.executable)
-    assert asking.python_with("numpy") == sys.executable
-    assert asking.ask("no_such_package", "mean", epsilon=1.0) is None
-    assert "no_such_package: passed over" in capsys.readouterr().err
-
-
-def test_a_peer_that_fails_or_hangs_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asking = pytest.importorskip("benchmarks.peers.asking")
-    (tmp_path / "from_numpy.py").write_text("raise OverflowError('too many columns')")
-    (tmp_path / "from_scipy.py").write_text("import time\ntime.sleep(60)")
-    monkeypatch.setattr(asking, "SCRIPTS", tmp_path)
-    failed = asking.ask("numpy", "pca", epsilon=1.0, X=np.zeros((2, 2)))
-    assert failed == {"version": version("numpy"), "failed": "OverflowError: too many columns"}
-    assert asking.ask("scipy", "pca", epsilon=1.0, limit=1.0)["failed"] == "no answer in 1 s"
 
 
 # Imports everything once; then each script is run by a child, for CPU seconds of its own.
@@ -178,14 +117,3 @@ def test_every_benchmark_begins_its_work(tmp_path: Path) -> None:
         for line in told.stdout.splitlines()
         if not any(word in line for word in NOT_HERE + TIME_WAS_UP)
     ]
-
-
-def test_a_quick_run_names_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    main = pytest.importorskip("benchmarks.__main__")
-    slow = [sys.executable, "-c", "import time; time.sleep(600)"]
-    assert main.run(slow, {}, 0.2) == "cut off"
-    assert main.run([sys.executable, "-c", "raise SystemExit(1)"], {}, 600) == "failed"
-    assert main.run([sys.executable, "-c", ""], {}, 600) == "finished"
-    monkeypatch.delenv("SFUMATO_DATA", raising=False)
-    row = {"name": "peers", "ended": "passed over, SFUMATO_DATA is not set"}
-    assert main.run_all(["peers"], 1.0) == [row | {"wall_s": 0.0}]

@@ -27,14 +27,12 @@ from sfumato import (
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.inspection import leaves
 from sfumato.core import memory
-from sfumato.core.memory import RELEASED_COPIES, WORKING_SET, free_memory, require_memory
+from sfumato.core.memory import RELEASED_COPIES, require_memory
 from sfumato.exceptions import NotEnoughMemoryError
-from sfumato.mechanisms import EntryMechanism, GaussianMechanism
-from sfumato.models import solvers as feature_rows
+from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.curves import PrivateMeanCurve
 from sfumato.models.density import PrivateDensity
 from sfumato.models.kernel import PrivateKernelClassifier
-from sfumato.papers.large_margin import ellipsoids
 from tests.storage.stored_models import MODELS, training_rows
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
@@ -104,17 +102,6 @@ def test_the_error_says_what_is_needed_and_what_is_free(monkeypatch):
         GaussianMechanism(1.0, 1.0).for_size(10**8)
 
 
-def test_the_least_limit_counts(tmp_path, monkeypatch):
-    (tmp_path / "memory.max").write_text("3000000\n")
-    (tmp_path / "memory.current").write_text("1000000\n")
-    monkeypatch.setattr(memory, "GROUP", tmp_path)
-    assert free_memory() == 2e6
-    (tmp_path / "memory.max").write_text("max\n")
-    assert free_memory() > 2e6
-    monkeypatch.setattr(memory, "MEMORY_OF_SYSTEM", tmp_path / "none")
-    assert free_memory() > 2e6  # where nothing is known nothing is refused
-
-
 @pytest.mark.parametrize(
     ("model", "size"),
     [
@@ -146,21 +133,6 @@ def test_what_is_asked_for_is_what_is_used(monkeypatch, model, size):
         tracemalloc.stop()
     used = (peak - at_charge[0]) / 8 / size
     assert RELEASED_COPIES / 2 < used <= RELEASED_COPIES + 0.1
-
-
-def test_releases_of_numbers_use_less(monkeypatch):
-    entry = EntryMechanism(entry_bound=1.0, epsilon=1.0, delta=0.0)
-    for mechanism in (GaussianMechanism(1.0, 1.0), entry):
-        values = np.zeros(300_000)
-        tracemalloc.start()
-        mechanism.release(values, ledger=None)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak / values.nbytes <= RELEASED_COPIES
-    monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
-    for mechanism in (GaussianMechanism(1.0, 1.0), entry):
-        with pytest.raises(NotEnoughMemoryError):
-            mechanism.release(values, ledger=None)  # no receipt: asked before its own charge
 
 
 # Every allocation fails once ------------------------------------------------------------------
@@ -300,10 +272,6 @@ def test_a_fit_takes_little_more_than_its_rows(monkeypatch, model, dtype):
     few = X[:1000]
     grows = peak_of_fit(model, X) - peak_of_fit(model, few)
     assert grows / (X.nbytes - few.nbytes) <= 1.5
-
-
-def test_the_working_set_is_what_it_says():
-    assert 8 * max(feature_rows.KEPT, ellipsoids.MAX_CACHED) <= WORKING_SET * 3 / 4
 
 
 @pytest.mark.parametrize(

@@ -94,27 +94,6 @@ def test_private_estimators_state_their_privacy_in_five_lines(name: str) -> None
     assert (ROOT / sheet.group(0)).is_file()
 
 
-def test_version_and_changelog_agree() -> None:
-    changelog = (ROOT / "CHANGELOG.md").read_text()
-    newest = re.search(r"^## \[?(\d+\.\d+\.\d+)", changelog, flags=re.MULTILINE)
-    assert newest is not None
-    assert newest.group(1) == sfumato.__version__
-
-
-# What is promised and who pays; everything else is a parameter of the method.
-PRIVACY = {"epsilon", "delta", "unit", "relation", "bounds", "ledger", "entry_bound"}
-PRIVACY |= {"target_bounds", "protect_target", "target_epsilon", "target_delta", "target_ledger"}
-MAX_PARAMETERS = 14
-
-
-def test_no_estimator_has_too_many_parameters() -> None:
-    for name in PUBLIC:
-        kind = getattr(sfumato, name)
-        if isinstance(kind, type) and hasattr(kind, "get_params"):
-            own = set(inspect.signature(kind).parameters) - PRIVACY
-            assert len(own) <= MAX_PARAMETERS, (name, sorted(own))
-
-
 WITHOUT_POSIX = """
 import os, sys
 for name in ("fcntl", "resource", "termios"):

@@ -95,10 +95,6 @@ def fitted(data: tuple[Any, np.ndarray, Any], n: int, tape: Tape | None) -> tupl
     return model, replay, [str(each.message) for each in said]
 
 
-def test_every_private_estimator_has_a_case() -> None:
-    assert {str(case.id).rpartition("-")[0] for case in SECRET_CASES} == {*CASES} - {PUBLIC_NUMBER}
-
-
 @pytest.mark.parametrize("data", secret_cases(refusing=True))
 def test_others_refuse_the_relation(data: Any) -> None:
     with pytest.raises(UnsupportedModeError):

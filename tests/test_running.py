@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import random
 import re
@@ -71,13 +70,6 @@ def test_skips_are_counted_and_required_groups_must_run(
     assert ("of the group 'browser'" in out) is False
 
 
-def test_workers_report_their_skips(tmp_path: Path) -> None:
-    (tmp_path / "test_skipping.py").write_text(SKIPPING)
-    found, out = run(tmp_path, "-n", "2", SFUMATO_REQUIRE="torch")
-    assert "1 × no such library" in out
-    assert found == 1
-
-
 def test_the_modules_of_the_daily_round_exist() -> None:
     listed = re.search(r"^QUICK = \((.*?)^\)", (ROOT / "conftest.py").read_text(), re.M | re.S)
     assert listed is not None
@@ -87,41 +79,6 @@ def test_the_modules_of_the_daily_round_exist() -> None:
 
 
 # Seeds --------------------------------------------------------------------------------------------
-
-SEEDED = {"seed", "rng", "noise"}
-UTILITY = re.compile(
-    r"accuracy_(at|grows|rises|and|of)|learns|are_learned|carry_machines|pipelines"
-)
-# Whose names say so, although no noise is drawn in them.
-WITHOUT_NOISE = {
-    "test_a_model_learns_predicts_and_states_itself",
-    "test_what_learns_from_rows_is_refused_with_what_replaces_it",
-}
-
-
-def functions_of(path: Path) -> list[ast.FunctionDef]:
-    return [
-        node
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    ]
-
-
-def is_seeded(test: ast.FunctionDef) -> bool:
-    asked = {argument.arg for argument in test.args.args}
-    for decorator in test.decorator_list:
-        if "usefixtures" in ast.unparse(decorator):
-            asked |= set(re.findall(r"'(\w+)'", ast.unparse(decorator)))
-    return bool(asked & SEEDED)
-
-
-def test_every_test_of_utility_takes_the_seeds() -> None:
-    private = [p for p in ROOT.glob("tests/**/test_*.py") if "Private" in p.read_text()]
-    private += [ROOT / "tests/jobs/test_measuring.py", ROOT / "tests/interfaces/test_cli_demo.py"]
-    found = [t for path in private for t in functions_of(path) if UTILITY.search(t.name)]
-    found = [test for test in found if test.name not in WITHOUT_NOISE]
-    assert len(found) >= 10
-    assert [test.name for test in found if not is_seeded(test)] == []
 
 
 @pytest.fixture(scope="module")
@@ -145,17 +102,3 @@ def test_noise_is_drawn_by_the_name_of_a_test(shared_word: int, in_child: Any) -
     assert shared_word == word_of(f"{name} shared_word 0")
     assert fresh == repr(np.False_)
     assert not entropy.is_seeded()
-
-
-def test_seeds_reach_tests_of_utility() -> None:
-    chosen = "tests/moments/test_moments.py", "-k", "accuracy_grows_with_the_budget"
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", *chosen]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"SFUMATO_SEEDS": "3-5"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert re.findall(r"budget\[(\d)\]", done.stdout) == ["3", "4", "5"]
