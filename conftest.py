@@ -47,9 +47,7 @@ QUICK = (
 )
 
 
-collect_ignore_glob = (
-    [] if find_spec("flwr") else ["src/sfumato/federated/flower/*", "tests/federated/cluster.py"]
-)
+collect_ignore_glob = [] if find_spec("flwr") else ["src/sfumato/federated/flower.py"]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

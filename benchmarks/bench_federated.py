@@ -15,8 +15,7 @@ import numpy as np
 
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, EntryHullClassifier, PrivateAffineHullClassifier
-from sfumato.federated import HullTask, make_parties, simulate
-from sfumato.federated.coordination import FederatedResult
+from sfumato.federated import FederatedResult, HullTask, make_parties, simulate
 from sfumato.papers.data import unit_rows
 
 DELTA = 1e-5

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.datasets import load_digits
 
 from benchmarks.bench_federated import hull_classifier
 from benchmarks.recording import mnist, timed, write
@@ -29,10 +27,9 @@ from sfumato import (
     HOGFeatures,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
-    PrivatePCA,
 )
 from sfumato.audit.testing import seeded_noise
-from sfumato.federated import Federation, SumsTask, make_parties
+from sfumato.federated import Federation, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
 from sfumato.models import gaussians
@@ -275,45 +272,7 @@ def masked(n_parties: int, neighbours: int, cells: np.ndarray) -> tuple[float, f
     return shares["cpu_s"], masks["cpu_s"]
 
 
-def deployed(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG001
-    """SuperLink and five SuperNodes with TLS and node keys; some are killed in a sum."""
-    from tests.federated.test_flower_sums import deployed as run, secure_parties
-
-    X, y = load_digits(return_X_y=True)
-    numbers = []
-    for colluding, killed in ((1, ()), (1, (4,)), (0, (3, 4))):
-        model = PrivatePCA(
-            n_components=5,
-            epsilon=8.0,
-            delta=DELTA,
-            bounds=Bounds(norm=80.0, labels=range(10)),
-        )
-        task = SumsTask("deployed", model, "secure", colluding, len(killed))
-        with tempfile.TemporaryDirectory() as folder:
-            secure_parties(Path(folder), X, y, 5, colluding)
-            told, time = timed(
-                lambda at=folder, asked=task, gone=killed: run(
-                    Path(at), asked, n_parties=5, killed=gone
-                )
-            )
-        (only,) = told["sums"]
-        found = {
-            "colluding": colluding,
-            "killed": len(killed),
-            "in_the_sum": len(only["included"]),
-            "wall_s": time["wall_s"],
-            "sum_s": only["seconds"],
-            "kilobytes_sent": round(only["sent"] / 1000, 1),
-            "kilobytes_received": round(only["received"] / 1000, 1),
-            "numbers": only["size"],
-        }
-        print(found, flush=True)
-        numbers.append(found)
-    return numbers
-
-
 PARTS = {
-    "deployed": deployed,
     "accuracy": accuracy,
     "pixels": pixels,
     "scenarios": scenarios,

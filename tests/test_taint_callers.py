@@ -25,7 +25,6 @@ from sfumato import (
 from sfumato.audit.testing.tables import compare_tables
 from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply
-from sfumato.federated.sums import PartySums
 from sfumato.sums.records import ArrayRecords
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -134,13 +133,13 @@ def test_a_party_says_what_it_has_released(recwarn: Any) -> None:
 def test_a_party_that_tells_the_number_of_its_rows_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    release = PartySums._release
+    release = Party._release
 
     def told(party: Any, request: Any) -> Reply:
         found = release(party, request)
         return Reply(found.party, {**found.facts, "n": len(party.load()[0])}, found.arrays)
 
-    monkeypatch.setattr(PartySums, "_release", told)
+    monkeypatch.setattr(Party, "_release", told)
     with pytest.raises(AssertionError, match="is told by"):
         compare_tables(federated, rows(), others("add_or_remove_one"))
 

@@ -1,12 +1,16 @@
-"""The Flower apps: in this process, in Flower's simulation engine, and deployed for real."""
+"""The Flower apps: in this process, through their public signatures, and deployed for real."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +21,40 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'sfumat
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
+from sklearn.base import clone
 
-from sfumato import Ledger, load
+from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivatePCA, load, save
 from sfumato.exceptions import FederationError
 from sfumato.federated import HullTask, read_party, simulate, spread
-from sfumato.federated.flower.adapter import (
-    _answer,
-    ask_all,
+from sfumato.federated.flower import (
+    answer_content,
     client_app,
-    content_of,
-    reply_in,
-    request_in,
+    exchange,
+    reply_from,
+    request_from,
     server_app,
+    to_content,
 )
-from sfumato.federated.flower.app_folder import write_app
-from sfumato.federated.flower.certificates import make_node_key, make_server_certificate
-from sfumato.federated.flower.deployment import write_deployment
-from sfumato.federated.flower.simulation import run_configuration, simulate_with_flower
 from sfumato.federated.messages import Request
-from tests.federated.cluster import Cluster
+from sfumato.report.certificate import new_key
+from sfumato.sums import Records
 from tests.federated.federations import hulls, write_party
+
+BOUNDS = Bounds(norm=80.0, labels=range(10))
+LONG = 900.0
 
 
 class LocalGrid(Grid):
-    """Runs a ClientApp in this process, through its public signature."""
+    """Runs a ClientApp in this process; nodes in `dying` die when they are asked for a phase."""
 
-    def __init__(self, app: Any, n_nodes: int, config: dict[str, Any], dead: tuple[int, ...] = ()):
-        self.app, self.dead = app, dead
+    def __init__(
+        self, app: Any, folder: Path, n_nodes: int, dying: dict[int, str] | None = None
+    ) -> None:
+        self.app, self.dying, self.dead = app, dying or {}, set()
         self.contexts = {
-            number + 2: Context(1, number + 2, {"partition-id": number}, RecordDict(), config)
+            number: Context(
+                1, number, {"party": str(folder / f"party-{number}.toml")}, RecordDict(), {}
+            )
             for number in range(n_nodes)
         }
         self.replies: dict[str, Message] = {}
@@ -64,12 +73,13 @@ class LocalGrid(Grid):
     def push_messages(self, messages: Any) -> list[str]:
         numbers = []
         for message in messages:
-            number = str(next(self.numbers))
+            number, node = str(next(self.numbers)), message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = number
-            node = message.metadata.dst_node_id
+            if request_from(message.content).phase.startswith(self.dying.get(node, "never")):
+                self.dead.add(node)
             self.replies[number] = (
                 Message(Error(5, "node unavailable"), reply_to=message)
-                if node - 2 in self.dead
+                if node in self.dead
                 else self.app(message, self.contexts[node])
             )
             numbers.append(number)
@@ -82,7 +92,7 @@ class LocalGrid(Grid):
         raise AssertionError("not used")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Message() works only where an engine has set these; a private module, so in one place."""
     from flwr.supercore.task_identity import TaskIdentity
@@ -91,52 +101,50 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
-def configuration(task: HullTask, folder: Path, n_parties: int, **more: Any) -> dict[str, Any]:
-    (folder / "out").mkdir(exist_ok=True)
-    return {
-        "queries": "",
+def configuration(estimator: Any, folder: Path, n_parties: int, **more: Any) -> dict[str, Any]:
+    save(estimator, folder / "estimator.sfumato")
+    given = {
+        "task": "t",
+        "estimator": str(folder / "estimator.sfumato"),
+        "out": str(folder / "out"),
+        "parties": n_parties,
         "party-names": "",
         "wait-seconds": 1.0,
         "round-seconds": 120.0,
-        "parties-folder": str(folder),
-        **run_configuration(task, folder / "out", n_parties),
-        **more,
     }
+    if isinstance(estimator, PrivateGaussianClassifier | PrivatePCA):
+        return {**given, "trust": "secure", "colluding": 1, "dropouts": 0, **more}
+    return {**given, "serve": "models", "min-parties": 1, "queries": "", **more}
 
 
-def write_parties(
-    folder: Path, X: np.ndarray, y: np.ndarray, n_parties: int, unit: str = "entry"
-) -> None:
+def run_server(kind: str, grid: Grid, config: dict[str, Any]) -> dict[str, Any]:
+    server_app(kind)(grid, Context(1, 1, {}, RecordDict(), config))
+    return dict(json.loads((Path(config["out"]) / "federation.json").read_text()))
+
+
+def write_parties(folder: Path, X: np.ndarray, y: np.ndarray, n_parties: int) -> None:
     for number, part in enumerate(spread(y, "random", n_parties, random_state=0)):
-        write_party(folder, number, X[part], y[part], unit=unit)
+        write_party(folder, number, X[part], y[part])
 
 
-def simulated_again(folder: Path, n_parties: int, task: HullTask) -> Any:
-    """Run the task in this process on what the parties have stored: the same released values."""
-    parties = [read_party(folder / f"party-{number}.toml") for number in range(n_parties)]
-    return simulate(parties, task)
+# Hulls -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("dead", [(), (1,)])
+@pytest.mark.parametrize("dead", [False, True])
 def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None:
     X, y, X_test, _ = digits
     write_parties(tmp_path, X, y, 3)
-    task = HullTask("t", hulls())
-    config = configuration(task, tmp_path, 3)
-    grid = LocalGrid(client_app("hulls"), 3, config, dead)
-    server_app("hulls")(grid, Context(1, 1, {}, RecordDict(), config))
-
-    told = json.loads((tmp_path / "out" / "federation.json").read_text())
-    assert len(told["rounds"][0]["answered"]) == 3 - len(dead)
-    assert len(told["rounds"][0]["refused"]) == len(dead)
+    grid = LocalGrid(client_app("hulls"), tmp_path, 3, {1: "hulls"} if dead else None)
+    told = run_server("hulls", grid, configuration(hulls(), tmp_path, 3))
+    assert len(told["rounds"][0]["answered"]) == 3 - dead
+    assert len(told["rounds"][0]["refused"]) == dead
     if not dead:
         model = load(tmp_path / "out" / "global.sfumato")
-        same = simulated_again(tmp_path, 3, task).model
+        parties = [read_party(tmp_path / f"party-{number}.toml") for number in range(3)]
+        same = simulate(parties, HullTask("t", hulls())).model  # from what they have stored
         np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
     ("names", "noted"),
     [("hospital-0,hospital-1,hospital-2", "hospital-2"), ("", "absent party 1")],
@@ -144,59 +152,52 @@ def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None
 def test_a_party_that_never_came_is_named_in_the_result(tmp_path, digits, names, noted) -> None:
     X, y, _, _ = digits
     write_parties(tmp_path, X, y, 3)
-    config = configuration(HullTask("t", hulls()), tmp_path, 3, **{"party-names": names})
-    config["wait-seconds"] = 0.0
-    context = Context(1, 1, {}, RecordDict(), config)
-    server_app("hulls")(LocalGrid(client_app("hulls"), 2, config), context)
-    told = json.loads((tmp_path / "out" / "federation.json").read_text())
+    config = configuration(hulls(), tmp_path, 3, **{"party-names": names, "wait-seconds": 0.0})
+    grid = LocalGrid(client_app("hulls"), tmp_path, 2)
+    told = run_server("hulls", grid, config)
     assert told["rounds"][0]["refused"] == {noted: "No reply came from this party."}
     assert sorted(told["parties"]) == ["hospital-0", "hospital-1"]
-    config["min-parties"] = 3  # stored releases, and one party too few
-    with pytest.raises(FederationError, match="2 of at least 3"):
-        server_app("hulls")(LocalGrid(client_app("hulls"), 2, config), context)
-    assert noted in json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
-    config["min-parties"] = 2
-    server_app("hulls")(LocalGrid(client_app("hulls"), 2, config), context)
-    assert not (tmp_path / "out" / "failed.json").exists()
+    with pytest.raises(FederationError, match="2 of at least 3"):  # stored releases
+        run_server("hulls", grid, {**config, "min-parties": 3})
+    failed = tmp_path / "out" / "failed.json"
+    assert noted in json.loads(failed.read_text())["failed"]
+    run_server("hulls", grid, config)
+    assert not failed.exists()
 
 
-@pytest.mark.usefixtures("engine")
 def test_distances_are_served_through_the_app(tmp_path, digits) -> None:
     X, y, X_test, y_test = digits
     write_parties(tmp_path, X, y, 2)
     np.save(tmp_path / "queries.npy", X_test)
-    task = HullTask("t", hulls(), "distances")
-    config = configuration(task, tmp_path, 2, queries=str(tmp_path / "queries.npy"))
-    server_app("hulls")(
-        LocalGrid(client_app("hulls"), 2, config), Context(1, 1, {}, RecordDict(), config)
-    )
+    more = {"serve": "distances", "queries": str(tmp_path / "queries.npy")}
+    grid = LocalGrid(client_app("hulls"), tmp_path, 2)
+    run_server("hulls", grid, configuration(hulls(), tmp_path, 2, **more))
     with np.load(tmp_path / "out" / "predictions.npz") as told:
         assert np.mean(told["labels"] == y_test) > 0.9
     assert not (tmp_path / "out" / "global.sfumato").exists()
 
 
-@pytest.mark.usefixtures("engine")
+# Messages ----------------------------------------------------------------------------------------
+
+
 def test_a_phase_of_another_app_is_refused(tmp_path, digits) -> None:
-    X, y, _, _ = digits
-    write_parties(tmp_path, X, y, 1)
-    grid = LocalGrid(client_app("hulls"), 1, {"parties-folder": str(tmp_path)})
-    replies = ask_all(grid, Request("t", "sums.describe"), seconds=5)
-    assert "no such phase" in replies[0].refusal
+    write_parties(tmp_path, *digits[:2], 1)
+    grid = LocalGrid(client_app("hulls"), tmp_path, 1)
+    replies = exchange(grid, {0: Request("t", "sums.describe")}, seconds=5)
+    assert "no such phase" in str(replies[0].refusal)
 
 
-@pytest.mark.usefixtures("engine")
 def test_requests_survive_the_records(digits) -> None:
     request = Request("t", "hulls.fit", {"serve": "models"}, {"a": digits[0], "b": np.arange(3)})
     header = {"task": "t", "phase": "hulls.fit", "settings": {"serve": "models"}}
-    assert request_in(content_of(header, request.arrays)).fingerprint() == request.fingerprint()
+    assert request_from(to_content(header, request.arrays)).fingerprint() == request.fingerprint()
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("content", [RecordDict(), content_of({"party": "x"}, {})])
+@pytest.mark.parametrize("content", [RecordDict(), to_content({"party": "x"}, {})])
 def test_a_reply_of_another_make_is_refused(content) -> None:
     question = Message(RecordDict(), message_type="train", dst_node_id=7)
     question.metadata.__dict__["_message_id"] = "1"
-    assert "cannot be read" in reply_in(Message(content, reply_to=question), 7).refusal
+    assert "cannot be read" in str(reply_from(Message(content, reply_to=question), 7).refusal)
 
 
 @pytest.mark.parametrize(
@@ -211,145 +212,221 @@ def test_a_reply_of_another_make_is_refused(content) -> None:
 def test_a_request_of_another_make_is_refused(tmp_path, digits, text) -> None:
     party = read_party(write_party(tmp_path, 0, digits[0], digits[1]))
     records = {"header": ConfigRecord({"json": text}), "arrays": ArrayRecord({})}
-    refusal = _answer(party, RecordDict(records), "sums").refusal
+    refusal = answer_content(party, RecordDict(records), "sums").refusal
     assert refusal is not None
     assert "keeps to itself" not in refusal
 
 
+# Secure sums -------------------------------------------------------------------------------------
+
+
+def secure_parties(folder: Path, X: Any, y: Any, n_parties: int, colluding: int = 1) -> None:
+    """Write parties that have made keys and exchanged them."""
+    keys = {f"hospital-{i}": new_key(folder / f"key-{i}.pem") for i in range(n_parties)}
+    for number, part in enumerate(spread(y, "random", n_parties, random_state=0)):
+        Ledger(folder / f"ledger-{number}.db").create("rows", epsilon=31.0, delta=1e-5)
+        path = write_party(
+            folder,
+            number,
+            X[part],
+            y[part],
+            unit="record",
+            max_epsilon=31.0,
+            ledger=f"ledger-{number}.db",
+            dataset="rows",
+            key=f"key-{number}.pem",
+            colluding=colluding,
+        )
+        lines = "".join(f'{name} = "{key}"\n' for name, key in keys.items())
+        path.write_text(path.read_text() + "[keys]\n" + lines)
+
+
+def spent(folder: Path, n_parties: int) -> list[float]:
+    return [Ledger(folder / f"ledger-{i}.db").dataset("rows").spent() for i in range(n_parties)]
+
+
+class Replayed(Records):
+    """Records that give sums which were released before, and are named in the result."""
+
+    def __init__(self, folder: Path, told: dict[str, Any], width: int) -> None:
+        with np.load(folder / "sums.npz") as members:
+            self._sums = [members[name] for name in members.files]
+        self._folder, self._told, self._number = folder, told, [0]
+        super().__init__(width, "replace_one", 1)
+
+    @property
+    def _included(self) -> list[str]:
+        """Those who were in the last sum."""
+        last = self._number[0] - 1
+        return list(self._told["parties"] if last < 0 else self._told["sums"][last]["included"])
+
+    @property
+    def public_rows(self) -> int:
+        return sum(self._told["parties"][name]["rows"] for name in self._included)
+
+    @public_rows.setter
+    def public_rows(self, number: int) -> None: ...
+
+    def variance_of(self, mechanism: Any) -> float:
+        enough = len(self._told["parties"]) - self._told["dropouts"] - self._told["colluding"]
+        return float(mechanism.variance()) * len(self._included) / enough
+
+    def mapped(self, row_map: Any) -> Records:
+        view = Replayed(self._folder, self._told, row_map.width)
+        view._number = self._number
+        return view
+
+    def release(self, statistic: Any, mechanism: Any, receipt: Any) -> np.ndarray:
+        self._number[0] += 1
+        return self._sums[self._number[0] - 1]
+
+    def _blocks(self) -> Any:
+        raise AssertionError
+
+
+def test_secure_sums_through_the_apps_with_one_node_lost(tmp_path: Path, digits: Any) -> None:
+    """Each message meets a party that is read from its file anew, as in a deployment."""
+    X, y, X_test, y_test = digits
+    secure_parties(tmp_path, X, y, 4)
+    model = PrivateGaussianClassifier(
+        n_components=10, gaussians_per_class=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS
+    )
+    grid = LocalGrid(client_app("sums"), tmp_path, 4, {2: "sums.mask.1"})
+    told = run_server("sums", grid, configuration(model, tmp_path, 4, dropouts=1))
+    found = load(tmp_path / "out" / "global.sfumato")
+    assert [len(each["included"]) for each in told["sums"]] == [4, 3, 3]
+    gone = [name for name, each in told["parties"].items() if not each["to_the_end"]]
+    assert gone == ["hospital-2"]
+    assert {each["seen"] for each in told["sums"]} == {"nothing but the total"}
+    assert found.guarantee_.status == "conditional"
+    assert found.score(X_test, y_test) > 0.5
+    assert all(29.9 < each <= 30 for each in spent(tmp_path, 4))
+    again = clone(model).fit(Replayed(tmp_path / "out", told, 64))
+    np.testing.assert_array_equal(again.predict(X_test), found.predict(X_test))
+    np.testing.assert_array_equal(again.means_, found.means_)
+
+
+def test_a_party_without_the_others_keys_refuses_secure_sums(tmp_path: Path, digits: Any) -> None:
+    X, y, *_ = digits
+    secure_parties(tmp_path, X, y, 3)
+    file = tmp_path / "party-1.toml"
+    file.write_text(file.read_text().partition("[keys]")[0] + "[keys]\n")
+    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
+    with pytest.raises(FederationError, match="has not registered this key"):
+        run_server(
+            "sums", LocalGrid(client_app("sums"), tmp_path, 3), configuration(model, tmp_path, 3)
+        )
+    assert "registered" in json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
+
+
 # Deployed for real -------------------------------------------------------------------------------
 
+APP = """\
+[project]
+name = "sfumato-sums"
+version = "1.0.0"
+dependencies = []
+[tool.flwr.app]
+publisher = "sfumato"
+[tool.flwr.app.components]
+serverapp = "sfumato_sums.server_app:app"
+clientapp = "sfumato_sums.client_app:app"
+[tool.flwr.app.config]
+"""
 
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("federation")) as cluster:
-        yield cluster
 
-
-# A wait ends as soon as it may; its length matters only to a machine that is busy with others.
-LONG = 900.0
-
-
-def wait_until(holds: Callable[[], object]) -> None:
+def wait_until(happened: Callable[[], Any]) -> None:
     end = time.monotonic() + LONG
-    while not holds():
+    while not happened():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.2)
 
 
-def write_script(cluster: Cluster, task: HullTask, party: Path) -> Path:
-    """Write the files of a deployment for its party 1, and hand that party what it needs."""
-    top = write_deployment(
-        cluster.folder / "files", task, ["hospital-1"], host="127.0.0.1", port=cluster.link.port
-    )
-    folder = top / "parties" / "hospital-1"
-    (folder / "party.toml").write_bytes(party.read_bytes())
-    (folder / "ca.crt").write_bytes((cluster.folder / "ca.crt").read_bytes())
-    public = make_node_key(folder / "node.key")
-    cluster.link.flwr("supernode", "register", str(public), cluster.link.name)
-    return folder / "supernode.sh"
-
-
-def spent(folder: Path) -> list[float]:
-    return [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(2)]
-
-
-def answers(folder: Path, number: int) -> int:
-    messages = folder / f"releases-{number}" / "messages.jsonl"
-    return len(messages.read_text().splitlines()) if messages.exists() else 0
-
-
 @pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
-def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
-    """Three runs of a task among four parties; Flower misses a killed one late.
-
-    In the first the coordinator and a node are killed, in the second a party dies and one sends
-    garbage; the third finds the killed node back and pays for nothing. `make test-servers` runs
-    another task after them, which else only Flower's simulation does.
-    """
-    X, y, X_test, y_test = digits
-    folder = deployed.folder
-    for number, part in enumerate(spread(y, "random", 4, random_state=0)):
-        ledger = folder / f"ledger-{number}.db"
-        Ledger(ledger).create("rows", epsilon=20, delta=1e-5, unit="entry")
-        places = {"data": f"{folder}/rows-{number}.npz", "store": f"{folder}/releases-{number}"}
-        budget = {"ledger": str(ledger), "dataset": "rows"}
-        write_party(folder, number, X[part], y[part], **places, **budget)
-    task = HullTask("accidents", hulls())
-    # Party 3 answers with what stands in its store, and somebody has been there.
-    read_party(folder / "party-3.toml").answer(task.request())
-    (release,) = (folder / "releases-3").glob("*.release")
-    data = bytearray(release.read_bytes())
-    data[len(data) // 2] ^= 255
-    release.write_bytes(bytes(data))
-    # Party 2 reads its rows from a pipe that nobody fills: it hangs until it is killed.
-    (folder / "rows-2.npz").unlink()
-    os.mkfifo(folder / "rows-2.npz")
-
-    script = write_script(deployed, task, folder / "party-1.toml")
-    deployed.run_script("node-1", script)
-    for number in (0, 2):
-        deployed.add(f"node-{number}", folder / f"party-{number}.toml")
-    config = configuration(task, folder, 4) | {"wait-seconds": LONG, "round-seconds": LONG}
-    del config["parties-folder"]
-    app = write_app(folder, "hulls")
-    lost = deployed.link.submit(app, config)
-    deployed.add("node-3", folder / "party-3.toml")  # late: the run waits for it already
-    wait_until(lambda: answers(folder, 0) and answers(folder, 1))
-    deployed.kill_program("flwr-serverapp")
-    deployed.kill_program("flower-supernode", f"party='{script.parent}/party.toml'")
-    before = spent(folder)
-    assert all(0 < each <= 16 for each in before)
-
-    run = deployed.link.submit(app, config)
-    wait_until(lambda: answers(folder, 0) == 2)
-    deployed.kill("node-2")
-    wait_until((folder / "out" / "federation.json").exists)
-    deployed.link.wait(run, LONG)
-    with pytest.raises(FederationError, match=r"No heartbeat.*was killed.*nobody pays twice"):
-        deployed.link.wait(lost, LONG)
-    told = json.loads((folder / "out" / "federation.json").read_text())
-    assert len(told["rounds"][0]["refused"]) == 4 - len(told["parties"])
-    assert {"hospital-0"} <= set(told["parties"]) <= {"hospital-0", "hospital-1"}
-
-    run = deployed.link.submit(app, {**config, "parties": 3})
-    deployed.link.wait(run, LONG)
-    told = json.loads((folder / "out" / "federation.json").read_text())
-    assert sorted(told["parties"]) == ["hospital-0", "hospital-1"]
-    assert told["total"]["conditions"]
-    model = load(folder / "out" / "global.sfumato")
-    same = simulated_again(folder, 2, task).model
-    np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
-    assert model.score(X_test, y_test) > 0.8
-    assert spent(folder) == before
-
-
-@pytest.mark.servers
-def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:
-    pytest.importorskip("ray", reason="Flower's simulation needs Ray: 'sfumato[federated]'")
-    X, y, X_test, _ = digits
-    write_parties(tmp_path, X, y, 2)
-    task = HullTask("t", hulls())
-    told = simulate_with_flower(tmp_path, task, tmp_path / "out")
-    assert sorted(told["parties"]) == ["hospital-0", "hospital-1"]
-    model = load(tmp_path / "out" / "global.sfumato")
-    same = simulated_again(tmp_path, 2, task).model
-    np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
-
-
-@pytest.mark.servers
-@pytest.mark.xdist_group("deployment")
-def test_strangers_are_kept_out(deployed: Cluster, tmp_path: Path) -> None:
-    party = tmp_path / "party.toml"
-    party.write_text(
-        'name = "stranger"\ndata = "rows.npz"\nstore = "releases"\nledger = "none"\n'
-        'bounds = "none"\nmax_epsilon = 1.0\nmax_delta = 1e-6\n'
+def test_secure_moments_deployed_with_a_node_killed_in_the_middle(
+    tmp_path: Path, digits: Any
+) -> None:
+    """One SuperLink and three SuperNodes on loopback; one hangs over its rows and is killed."""
+    X, y, *_ = digits
+    secure_parties(tmp_path, X, y, 3, colluding=0)
+    model = PrivatePCA(n_components=5, epsilon=8.0, delta=1e-5, bounds=BOUNDS)
+    given = configuration(model, tmp_path, 3, colluding=0, dropouts=1)
+    given |= {"wait-seconds": LONG, "round-seconds": LONG}
+    app = tmp_path / "app"
+    (app / "sfumato_sums").mkdir(parents=True)
+    (app / "pyproject.toml").write_text(
+        APP + "".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items())
     )
-    unknown = deployed.add("unknown-key", party, register=False)
-    other = tmp_path / "other"
-    other.mkdir()
-    make_server_certificate(other, ["localhost"])
-    misled = deployed.add("wrong-authority", party, certificate=other / "ca.crt")
-    assert unknown.wait(LONG) != 0
-    assert misled.wait(LONG) != 0
-    assert not (tmp_path / "releases").exists()
+    for side in ("client_app", "server_app"):
+        text = f'from sfumato.federated.flower import {side}\n\napp = {side}("sums")\n'
+        (app / "sfumato_sums" / f"{side}.py").write_text(text)
+    (app / "sfumato_sums" / "__init__.py").touch()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    home = tmp_path / "flower-home"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
+        "insecure = true\n"
+    )
+    programs = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / f"{program}.log").open("ab") as log:
+            command = [str(programs / program), "--insecure", *arguments]
+            options: dict[str, Any] = {"env": environment, "stdout": log, "stderr": log}
+            started.append(subprocess.Popen(command, start_new_session=True, **options))
+        return started[-1]
+
+    def flwr(*arguments: str) -> str:
+        command = [str(programs / "flwr"), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else ""
+
+    try:
+        start("flower-superlink", "--host", "127.0.0.1", "--port", str(port))
+        wait_until(lambda: flwr("list", "here", "--format", "json"))
+        nodes = []
+        for number in range(3):
+            party = f"party={str(tmp_path / f'party-{number}.toml')!r}"
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                own = str(probe.getsockname()[1])
+            link = f"127.0.0.1:{port}"
+            nodes.append(
+                start(
+                    "flower-supernode", "--superlink", link, "--port", own, "--node-config", party
+                )
+            )
+        assert "run-id" in flwr("run", str(app), "here", "--format", "json")
+        sessions = tmp_path / "releases-2" / "sessions"
+        wait_until(lambda: sessions.exists() and any(sessions.glob("*.json")))
+        (tmp_path / "rows-2.npz").unlink()  # its rows are a pipe now that nobody fills
+        os.mkfifo(tmp_path / "rows-2.npz")
+        wait_until(lambda: any((tmp_path / "releases-0" / "journal").glob("*.decision")))
+        os.killpg(nodes[2].pid, signal.SIGKILL)
+        wait_until((tmp_path / "out" / "federation.json").exists)
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    told = json.loads((tmp_path / "out" / "federation.json").read_text())
+    assert len(told["sums"]) == 1
+    assert set(told["sums"][0]["included"]) >= {"hospital-0", "hospital-1"}
+    found = load(tmp_path / "out" / "global.sfumato")
+    again = clone(model).fit(Replayed(tmp_path / "out", told, 64))
+    np.testing.assert_array_equal(again.components_, found.components_)
+    assert all(7.9 < each <= 8 for each in spent(tmp_path, 3))

@@ -34,9 +34,9 @@ from sfumato import (
     TableBounds,
 )
 from sfumato.exceptions import FederationError
-from sfumato.federated import Federation, HullTask, Party, Terms, simulate, sums as federated_sums
+from sfumato.federated import Federation, HullTask, Party, Terms, simulate
 from sfumato.federated.messages import Reply, Request
-from sfumato.federated.schema import MAPS, PARTS, STATISTICS, packed, read_request
+from sfumato.federated.schema import MAPS, PARTS, STATISTICS, pack, read_request
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
 from sfumato.models.additive_rows import (
@@ -253,7 +253,7 @@ def test_what_estimators_ask_of_parties_round_trips(sites: dict[str, Site]) -> N
             assert through_json == request.settings
             asked = read_request(request, table)
             again: dict[str, Any] = {}
-            sent = packed(asked.settings, again)
+            sent = pack(asked.settings, again)
             assert sent == request.settings or request.phase == "hulls.distances"
             back = read_request(Request(request.task, request.phase, sent, again), table)
             for one, other in zip(parts_of(asked.settings), parts_of(back.settings), strict=True):
@@ -336,7 +336,7 @@ class Strange:
 def test_what_is_not_listed_cannot_travel(tmp_path: Path) -> None:
     for odd in (LaplaceMechanism(1.0, 1.0), PlaceCounts((0,)), object(), 1j, {1, 2}, np):
         with pytest.raises(FederationError, match="cannot be sent"):
-            packed(odd, {})
+            pack(odd, {})
     party = party_in(tmp_path, Rows(), LABELS, BOX)
     federation = Federation([party], bounds=BOX)
     mechanism = GaussianMechanism(3.0, 1.0)
@@ -499,15 +499,8 @@ def mutated(request: Request, donor: Request, chance: random.Random) -> Request:
 
 def exact_sum(asked: Mapping[str, Any], rows: Any, y: Any) -> np.ndarray:
     """Add up what was asked for, without any noise."""
-    reader = federated_sums._reader(asked)
-    if reader is None:
-        bounds = asked["bounds"]
-        codes = np.zeros(len(rows), dtype=np.intp)
-        if bounds.labels is not None:
-            codes = bounds.clip_labels(np.asarray(y))[0]
-    else:
-        is_table = isinstance(asked["bounds"], TableBounds)
-        rows, codes = federated_sums._read(reader, rows if is_table else (rows, y, None))[:2]
+    is_table = isinstance(asked["reader"].bounds, TableBounds)
+    rows, codes = asked["reader"](rows if is_table else (rows, y, None))
     mapped = np.asarray(rows)
     for each in asked["maps"]:
         mapped = each(mapped)

@@ -1,9 +1,8 @@
-"""``sfumato federate``: a simulated federation, and the files of a real one."""
+"""``sfumato federate``: a simulated federation."""
 
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,35 +54,6 @@ def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
 def test_a_model_that_is_no_sum_is_refused(table: Path) -> None:
     words = ("federate", "sums", table, *BUDGET, "--bounds", confirmed(table), "--parties", 3)
     assert "in memory" in refused(*words, "--model", "kernel")
-
-
-def test_a_deployment_of_sums_is_written(table: Path) -> None:
-    done(
-        *("federate", "deploy", "federation", *BUDGET, "--bounds", confirmed(table)),
-        *("--party", "a", "--party", "b", "--party", "c", "--host", "hub.example.org"),
-        *("--name", "ill-1", "--task", "sums", "--model", "additive", "--colluding", 0),
-        *("--dropouts", 1),
-    )
-    run = tomllib.loads(Path("federation/run.toml").read_text())
-    assert (run["trust"], run["colluding"], run["dropouts"]) == ("secure", 0, 1)
-    assert load("federation/estimator.sfumato").bounds.target.name
-
-
-def test_a_deployment_is_written(table: Path) -> None:
-    done(
-        *("federate", "deploy", "federation", *BUDGET, "--bounds", confirmed(table)),
-        *("--party", "clinic-a", "--party", "clinic-b", "--host", "hub.example.org"),
-        *("--name", "ill-1"),
-    )
-    run = tomllib.loads(Path("federation/run.toml").read_text())
-    assert run["task"] == "ill-1"
-    assert run["parties"] == 2
-    assert Path("federation/parties/clinic-b/supernode.sh").exists()
-
-
-def test_a_deployment_of_another_task_is_refused(table: Path) -> None:
-    words = ("federate", "deploy", "f", *BUDGET, "--bounds", confirmed(table), "--party", "a")
-    assert "--task" in refused(*words, "--host", "h", "--name", "n", "--task", "linear")
 
 
 @pytest.mark.parametrize(

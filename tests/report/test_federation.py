@@ -12,7 +12,7 @@ from sfumato.federated import Federation, make_parties
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Report, Result
 from sfumato.report.parts import parties_of
-from tests.federated.test_federated_sums import BOUNDS, X, Y
+from tests.federated.test_sums import BOUNDS, X, Y
 
 
 @pytest.mark.parametrize("trust", ["noisy", "secure"])

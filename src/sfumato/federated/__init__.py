@@ -1,16 +1,13 @@
-"""Learning among parties that share no rows: sums over parties, and private hulls."""
+"""Learning among parties that share no rows: sums over parties, and private hulls.
 
-from sfumato.federated.carrying import SumRound
-from sfumato.federated.coordination import FederatedResult
-from sfumato.federated.hulls import HullTask, RemoteHulls
-from sfumato.federated.party import Party
+Read `messages` (what travels, and what a party stores of it), `schema` (what may be asked), `party`
+(the terms of a party, and its answers), `federation` (sums over parties as records), `secure` (sums
+of which a coordinator sees the total only), `hulls`, `simulation` (rows dealt to parties),
+`party_file` and `flower` (deployments).
+"""
+
+from sfumato.federated.federation import Federation, SumRound
+from sfumato.federated.hulls import FederatedResult, HullTask, RemoteHulls, simulate
+from sfumato.federated.party import Party, Terms
 from sfumato.federated.party_file import read_party
-from sfumato.federated.records import Federation
-from sfumato.federated.scenarios import spread
-from sfumato.federated.simulation import (
-    make_parties,
-    make_table_parties,
-    simulate,
-)
-from sfumato.federated.sums_task import SumsTask
-from sfumato.federated.terms import Terms
+from sfumato.federated.simulation import make_parties, spread

@@ -1,16 +1,20 @@
-"""What travels between the coordinator and a party: plain arrays and a JSON header, no code.
+"""What travels between the coordinator and a party, and what a party keeps of it.
 
-An engine (Flower, or this process in a simulation) only has to carry a `Request` there and a
-`Reply` back. What a request may hold is `sfumato.federated.schema`.
+Plain arrays and a JSON header, no code: an engine (Flower, or this process in a simulation) only
+has to carry a `Request` there and a `Reply` back. What a request may hold is `federated/schema.py`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
+import os
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,10 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
-from sfumato.models.base import PrivateEstimator
-from sfumato.models.saving import load, stored_bytes
-from sfumato.privacy.guarantee import Guarantee, Relation, Unit
+from sfumato.models.saving import load
 
 Arrays = Mapping[str, NDArray[Any]]
 HEADER = "header"
@@ -90,43 +93,124 @@ class Reply:
             raise FederationError(f"{self.party} did not state '{name}'.")
         return self.facts[name]
 
+    def to_bytes(self) -> bytes:
+        """Return the reply as an .npz file."""
+        header = {"party": self.party, "facts": dict(self.facts), "refusal": self.refusal}
+        file = io.BytesIO()
+        members: dict[str, Any] = {HEADER: np.frombuffer(_json(header), dtype=np.uint8)}
+        np.savez(file, **members, **self.arrays)
+        return file.getvalue()
 
-def model_in(model: Any) -> NDArray[np.uint8]:
-    """Return the bytes of the file that `sfumato.save` writes."""
-    return np.frombuffer(stored_bytes(model), dtype=np.uint8)
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Reply:
+        """Read what `to_bytes` gave."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as members:
+            arrays = {name: members[name] for name in members.files}
+        header = json.loads(arrays.pop(HEADER).tobytes())
+        return cls(header["party"], header["facts"], arrays, header["refusal"])
 
 
 def model_from(data: NDArray[np.uint8]) -> Any:
-    """Rebuild a model from such bytes; they are data, whoever sent them, and never run."""
+    """Rebuild a model from the bytes of its file; they are data, whoever sent them, never run."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.sfumato"
         path.write_bytes(np.asarray(data, dtype=np.uint8).tobytes())
         return load(path)
 
 
-def promised_in(reply: Reply, asked: PrivateEstimator) -> Guarantee:
-    """Return the guarantee that a reply states; it must be of the unit and relation asked for."""
-    promised = Guarantee.from_dict(reply.fact("guarantee"))
-    if (promised.unit, promised.relation) != (Unit(asked.unit), Relation(asked.relation)):
-        raise FederationError(f"{reply.party} promises for another unit or relation.")
-    return promised
+class ReleaseStore:
+    """What a party has released, kept so that a retried round gets the same answer.
 
+    Fresh noise for the same question would be a second release, paid for or not. So the reply to a
+    task and phase is written down before it is sent, and every further request for it gets the
+    stored one; a request of the same name with other settings is refused. The folder belongs to
+    the party. It holds released values only, never rows, and a log of messages.
 
-def write_reply(reply: Reply) -> bytes:
-    """Return a reply as the bytes of an .npz file."""
-    header = _json({"party": reply.party, "facts": dict(reply.facts), "refusal": reply.refusal})
-    file = io.BytesIO()
-    members: dict[str, Any] = {HEADER: np.frombuffer(header, dtype=np.uint8), **reply.arrays}
-    np.savez(file, **members)
-    return file.getvalue()
+    The ledger is charged while `make` runs, before its noise is drawn. If the process dies after
+    that and before the reply is on disk, the next request makes a new release and pays again: the
+    first one was seen by nobody, so the ledger errs on the safe side.
+    """
 
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
-def read_reply(data: bytes) -> Reply:
-    """Read what `write_reply` gave."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as members:
-        arrays = {name: members[name] for name in members.files}
-    header = json.loads(arrays.pop(HEADER).tobytes())
-    return Reply(header["party"], header["facts"], arrays, header["refusal"])
+    def release_once(self, request: Request, make: Callable[[], Reply]) -> Reply:
+        """Return the stored reply to `request`, or `make` it, store it and return it."""
+        with self._one_round_at_a_time(request.task):
+            stored = self.find(request)
+            if stored is not None:
+                return stored
+            reply = make()
+            with atomic_write(self._path(request, ".release")) as file:
+                data = reply.to_bytes()
+                digest = hashlib.sha256(data).hexdigest()
+                file.write(f"{request.fingerprint()} {digest}\n".encode() + data)
+            return reply
+
+    def find(self, request: Request) -> Reply | None:
+        """Return the stored reply to exactly this request, None if its task has none."""
+        path = self._path(request, ".release")
+        if path.exists():
+            fingerprint = path.read_bytes().split(maxsplit=1)[:1]
+            if fingerprint != [request.fingerprint().encode()]:
+                raise FederationError(
+                    f"The release '{request.phase}' of the task '{request.task}' was made with "
+                    "other settings. It is not made a second time; a different task needs another "
+                    "name."
+                )
+        return self.earlier(request, request.phase)
+
+    def earlier(self, request: Request, phase: str) -> Reply | None:
+        """Return what another phase of the same task released, None if it was not made.
+
+        A release that is damaged is never made a second time.
+        """
+        path = self._path(Request(request.task, phase), ".release")
+        if not path.exists():
+            return None
+        head, _, data = path.read_bytes().partition(b"\n")
+        if head.split(b" ")[1:] == [hashlib.sha256(data).hexdigest().encode()]:
+            with suppress(Exception):  # whatever reading a damaged archive raises
+                return Reply.from_bytes(data)
+        raise FederationError(
+            f"The stored release '{phase}' of the task '{request.task}' is damaged. It is "
+            "not made a second time; put its file back, or begin a task of another name."
+        )
+
+    def require_free(self, request: Request, phase: str) -> None:
+        """Refuse a task whose name has served a task of another kind: each would cost in full."""
+        if self._path(Request(request.task, phase), ".release").exists():
+            raise FederationError(
+                f"The name '{request.task}' has served another kind of task; use another name."
+            )
+
+    def log(self, request: Request, reply: Reply) -> None:
+        """Write one line about a message that leaves: what for, how large, which digest."""
+        data = reply.to_bytes()
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "task": str(request.task)[:256],  # whatever came: it may not have been read
+            "phase": str(request.phase)[:256],
+            "refusal": reply.refusal,
+            "arrays": {name: list(array.shape) for name, array in reply.arrays.items()},
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        with (self.folder / "messages.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _path(self, request: Request, suffix: str) -> Path:
+        # A digest: the coordinator chooses the name and must not choose a path.
+        digest = hashlib.sha256(f"{request.task}\n{request.phase}".encode()).hexdigest()
+        return self.folder / f"{digest[:32]}{suffix}"
+
+    @contextmanager
+    def _one_round_at_a_time(self, task: str) -> Iterator[None]:
+        """Hold the lock of a task, for all its rounds: a later one depends on an earlier."""
+        with self._path(Request(task, "all rounds"), ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # released by the system if the process dies
+            yield
 
 
 def _json(value: Any) -> bytes:

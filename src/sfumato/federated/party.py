@@ -1,30 +1,140 @@
-"""A party: its rows, its ledger, its store of releases, and the right to say no."""
+"""A party: its rows, its ledger, its store of releases, and the right to say no.
+
+Phases of sums, in this order: ``sums.describe`` (public facts, nothing is paid), ``sums.check``
+(would it agree, nothing is paid), ``sums.begin`` (it pays for all sums of the task), then for each
+sum either ``sums.release`` (noise of its own) or the five steps of a secure sum. Phases of hulls:
+``hulls.fit``, ``hulls.distances``. Requests are read by `federated/schema.py` before anything else.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
-from sfumato.federated import hulls
-from sfumato.federated.messages import Reply, Request
-from sfumato.federated.release_store import ReleaseStore
-from sfumato.federated.schema import Asked, read_request
-from sfumato.federated.secure import Identity
-from sfumato.federated.sums import BEGIN, PartySums
-from sfumato.federated.terms import Terms, labels_of
+from sfumato.core.atomic_file import atomic_write
+from sfumato.exceptions import FederationError, SfumatoError
+from sfumato.federated.messages import ReleaseStore, Reply, Request, model_from
+from sfumato.federated.schema import Asked, pack, read_request, require_safe
+from sfumato.federated.secure import Agreement, Identity, Journal, Member, digest_of
+from sfumato.ledger.receipt import Receipt, prepay
+from sfumato.mechanisms.gaussian import GaussianShareMechanism
+from sfumato.models.saving import stored_bytes
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import Event, event_from_dict, flatten
+from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
+from sfumato.sums.opening import all_missing_record
+from sfumato.sums.records import ArrayRecords, Records
+from sfumato.sums.statistics import Statistic
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 
 _log = logging.getLogger("sfumato.federated")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a party gives at most: a request on other terms is refused before any row is read.
+
+    Parameters
+    ----------
+    bounds : Bounds, optional
+        The public bounds on which the parties agreed; None takes those of the task. Either way
+        they must list the labels, at every unit: no label set is ever read off a party's data.
+    max_epsilon : float, default=16.0
+        Largest epsilon of one task. Infinity is refused unless it stands here.
+    max_delta : float, default=1e-3
+        Largest delta of one task.
+    unit, relation : str, optional
+        The only ones accepted; None leaves them to the ledger.
+    entry_bound : float, optional
+        With unit "entry": the smallest change that must be protected. None asks for any change
+        inside the box.
+    colluding : int, default=1
+        Secure sums must bear so many parties that work with the coordinator, at least: the noise
+        of all others is then enough.
+    table : TableBounds, optional
+        The public facts of a table on which the parties agreed; `bounds` are those of its rows.
+    """
+
+    bounds: Bounds | None = None
+    max_epsilon: float = 16.0
+    max_delta: float = 1e-3
+    unit: str | None = None
+    relation: str | None = None
+    entry_bound: float | None = None
+    colluding: int = 1
+    table: TableBounds | None = None
+
+    def require(
+        self,
+        party: str,
+        *,
+        bounds: Bounds | TableBounds | None,
+        unit: str,
+        relation: str,
+        epsilon: float,
+        delta: float = 0.0,
+        entry_bound: float | None = None,
+    ) -> None:
+        """Raise unless a task keeps the terms.
+
+        Parameters
+        ----------
+        party : str
+            Whose terms they are, for the message.
+        bounds : Bounds, TableBounds or None
+            Public bounds of the task.
+        unit, relation : str
+            What its releases would protect.
+        epsilon, delta : float
+            What they would cost.
+        entry_bound : float, optional
+            The largest protected change of an entry, if not any.
+        """
+        agreed = (self.bounds, self.table)
+        listed = bounds is not None and labels_of(bounds) != PUBLIC_LABELS
+        is_covered = entry_bound is None or (
+            self.entry_bound is not None and entry_bound >= self.entry_bound
+        )
+        for holds, why in (
+            (listed, "the labels must be listed, not taken from the data."),
+            (
+                agreed == (None, None) or bounds in agreed,
+                "the task's bounds are not those that were agreed on.",
+            ),
+            (
+                epsilon <= self.max_epsilon,
+                f"the task costs epsilon {epsilon:g}, given is at most {self.max_epsilon:g}.",
+            ),
+            (
+                delta <= self.max_delta,
+                f"the task asks for delta {delta:g}, given is at most {self.max_delta:g}.",
+            ),
+            (self.unit in (None, unit), f"the unit must be '{self.unit}'."),
+            (self.relation in (None, relation), f"the relation must be '{self.relation}'."),
+            (
+                is_covered,
+                "the task would protect smaller changes of an entry than were agreed on.",
+            ),
+        ):
+            if not holds:
+                raise FederationError(f"{party} refuses: {why}")
+
+
+def labels_of(bounds: Bounds | TableBounds) -> Any:
+    """Return the labels that bounds list, the word "public", or None without any."""
+    return getattr(bounds if isinstance(bounds, Bounds) else bounds.target, "labels", None)
 
 
 class Party:
@@ -69,23 +179,16 @@ class Party:
         registered: Mapping[str, str] | None = None,
         table: Callable[[], Any] | None = None,
     ) -> None:
-        self.name = name
-        self.load = load
+        self.name, self.load, self.table, self.ledger = name, load, table, ledger
         self.store = ReleaseStore(store)
-        self.ledger = ledger
         self.terms = Terms() if terms is None else terms
         self.execution = dict(execution or {})
         self.conditions = tuple(conditions)
-        self.sums = PartySums(
-            name,
-            self._rows,
-            self.store,
-            ledger,
-            self.terms,
-            identity,
-            registered,
-            None if table is None else lambda: self._read(table),
-        )
+        self.registered = registered
+        self._identity = identity
+        self._journal = Journal(self.store.folder / "journal")
+        self._members: dict[str, Member] = {}
+        self._kept: tuple[str, Records] | None = None  # records as a task has mapped them
 
     @classmethod
     def of_rows(
@@ -107,7 +210,7 @@ class Party:
             Other fields of the party, such as `ledger` and `terms`.
         """
         rows, labels = np.asarray(X), np.asarray(y)
-        return cls(name, lambda: (rows, labels), Path(store), **rights)
+        return cls(name, lambda: (rows, labels), store, **rights)
 
     @classmethod
     def of_table(
@@ -119,14 +222,15 @@ class Party:
         bounds: TableBounds,
         **rights: Any,
     ) -> Party:
-        """Make a party of a table in memory, for simulations.
+        """Make a party of a table.
 
         Parameters
         ----------
         name : str
             The party.
-        table : table
-            Of pandas, polars or Arrow, with the columns that the bounds declare.
+        table : table or callable
+            Of pandas, polars or Arrow, with the columns that the bounds declare; or what returns
+            one.
         store : path-like
             Where it keeps its releases.
         bounds : TableBounds
@@ -136,11 +240,13 @@ class Party:
         """
         encoder = TableEncoder(bounds)
         rights.setdefault("terms", Terms(encoder.row_bounds(), table=bounds))
+        read = table if callable(table) else lambda: table
 
         def load() -> Rows:
-            return encoder.transform(table), np.asarray(bounds.target_of(table))
+            found = read()
+            return encoder.transform(found), np.asarray(bounds.target_of(found))
 
-        return cls(name, load, Path(store), table=lambda: table, **rights)
+        return cls(name, load, store, table=read, **rights)
 
     def answer(self, request: Request) -> Reply:
         """Answer a request, or refuse it in a sentence; never with an unknown error's text.
@@ -156,7 +262,9 @@ class Party:
             The release, the stored one if it was made before, or a refusal.
         """
         try:
-            reply = self._answer(read_request(request, self.terms.table))
+            asked = read_request(request, self.terms.table)
+            with np.errstate(all="ignore"):  # no warning tells of a row
+                reply = self._answer(asked)
         except SfumatoError as error:
             reply = Reply(self.name, refusal=str(error))
         except Exception:
@@ -169,53 +277,270 @@ class Party:
         return reply
 
     def _answer(self, asked: Asked) -> Reply:
-        request, settings = asked.request, asked.settings
-        if asked.phase == hulls.FIT:
-            made = self.store.released(request, lambda: self._fit_hulls(asked))
+        request, settings, store = asked.request, asked.settings, self.store
+        if asked.phase == "hulls.fit":
+            made = store.release_once(request, lambda: self._fit_hulls(asked))
             return Reply(self.name, made.facts) if settings["serve"] == "distances" else made
-        if asked.phase == hulls.DISTANCES:
-            fitted = self.store.earlier(request, hulls.FIT)
+        if asked.phase == "hulls.distances":  # from the stored private model: no new release
+            fitted = store.earlier(request, "hulls.fit")
             if fitted is None:
                 raise FederationError(f"The hulls of the task '{request.task}' were never fitted.")
-            return Reply(self.name, *hulls.distances(settings["queries"], fitted))
-        return self.sums.answer(asked)
-
-    def _fit_hulls(self, asked: Asked) -> Reply:
-        """Make a release; the store holds the lock of the task meanwhile."""
-        estimator = asked.settings["estimator"]
-        bounds = estimator.bounds
-        if bounds is None or labels_of(bounds) is None:
-            raise FederationError(f"{self.name} refuses: the labels must be listed in the bounds.")
-        self.terms.require(
-            self.name,
-            bounds=bounds,
-            unit=estimator.unit,
-            relation=estimator.relation,
-            epsilon=estimator.epsilon,
-            delta=estimator.delta,
-            entry_bound=getattr(estimator, "entry_bound", None),
-        )
-        self.store.require_free(asked.request, BEGIN)  # what a name costs is settled once
-        found = hulls.fit_hulls(estimator, self._rows, self.ledger, self.execution)
-        return Reply(self.name, *found)
-
-    def _rows(self) -> Rows:
-        """Load the rows; what is wrong with them, and where they are, is nobody else's business."""
-        rows: Rows = self._read(self.load)
-        return rows
+            model = model_from(fitted.arrays["model"])
+            found = model.distances(settings["queries"]).astype(np.float32)
+            return Reply(self.name, {"classes": model.classes_.tolist()}, {"distances": found})
+        if asked.phase == "sums.describe":
+            return self._describe(settings)
+        if asked.phase == "sums.check":
+            self._require_terms(settings)
+            if store.earlier(request, "sums.begin") is None and hasattr(self.ledger, "ask"):
+                relation = settings["relation"]
+                self.ledger.ask(*settings["events"], unit=Unit.RECORD, relation=relation)
+            return Reply(self.name)
+        if asked.phase == "sums.begin":
+            return store.release_once(request, lambda: self._begin(asked))
+        if asked.phase == "sums.release":
+            return store.release_once(request, lambda: self._release(asked))
+        return self._secure_step(asked)
 
     def _read(self, load: Callable[[], Any]) -> Any:
+        """Load rows; what is wrong with them, and where they are, is nobody else's business."""
         try:
             return load()
         except Exception:
             _log.exception("%s could not read its rows", self.name)
             raise FederationError(f"{self.name} cannot read its rows; see its log.") from None
 
+    def _data(self, *, table: bool) -> Any:
+        """Return the table, or rows and labels."""
+        if not table:
+            return self._read(self.load)
+        if self.table is None:
+            raise FederationError(f"{self.name} has rows of numbers, and no table.")
+        return self._read(self.table)
 
-def check_parties(parties: Any) -> list[Party]:
-    """Check that names tell the parties apart."""
-    found = list(parties)
-    names = [party.name for party in found]
-    if not found or len(set(names)) != len(names):
-        raise InvalidInputError("A federation needs parties, each with a name of its own.")
-    return found
+    def _fit_hulls(self, asked: Asked) -> Reply:
+        """Fit the private hulls; the estimator charges the ledger, the store holds the lock."""
+        estimator = asked.settings["estimator"]
+        if estimator.bounds is None or labels_of(estimator.bounds) is None:
+            raise FederationError(f"{self.name} refuses: the labels must be listed in the bounds.")
+        self.terms.require(
+            self.name,
+            bounds=estimator.bounds,
+            unit=estimator.unit,
+            relation=estimator.relation,
+            epsilon=estimator.epsilon,
+            delta=estimator.delta,
+            entry_bound=getattr(estimator, "entry_bound", None),
+        )
+        self.store.require_free(asked.request, "sums.begin")  # what a name costs is settled once
+        model = estimator.set_params(ledger=self.ledger, **self.execution)
+        model.fit(*self._data(table=False))
+        facts = {"guarantee": model.guarantee_.to_dict(), "classes": model.classes_.tolist()}
+        return Reply(self.name, facts, {"model": np.frombuffer(stored_bytes(model), np.uint8)})
+
+    # What the party holds and pays ----------------------------------------------------------------
+
+    def _describe(self, settings: Mapping[str, Any]) -> Reply:
+        is_public, table = settings["relation"] is Relation.REPLACE_ONE, settings["table"]
+        agreed = self.terms.relation
+        if agreed is None and hasattr(self.ledger, "total"):
+            agreed = self.ledger.total.relation
+        if is_public and agreed is not None and Relation(agreed) is Relation.ADD_OR_REMOVE_ONE:
+            raise FederationError(f"{self.name} does not reveal the number of its rows.")
+        rows = self._data(table=True) if table else self._data(table=False)[0]
+        facts: dict[str, Any] = {"width": 0 if table else int(rows.shape[1])}
+        if is_public:
+            facts["n_rows"] = len(rows)
+        if settings["trust"] == "secure":
+            facts["key"] = self.identity.public
+        return Reply(self.name, facts)
+
+    @property
+    def identity(self) -> Identity:
+        """The key of the party, made when it is first needed."""
+        if self._identity is None:
+            self._identity = Identity()
+        return self._identity
+
+    def _require_terms(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a task on other terms; nothing is paid."""
+        most, delta = self.terms.max_epsilon, min(self.terms.max_delta, 0.5)
+        relation = settings["relation"]
+        self.terms.require(
+            self.name,
+            bounds=settings["bounds"],
+            unit=Unit.RECORD,
+            relation=relation,
+            epsilon=epsilon_spent(settings["events"], delta, relation, enough=most),
+        )
+
+    def _begin(self, asked: Asked) -> Reply:
+        settings, given = asked.settings, asked.request.settings
+        self._require_terms(settings)
+        self.store.require_free(asked.request, "hulls.fit")
+        events = settings["events"]
+        prepay(self.ledger, *events, unit=Unit.RECORD, relation=settings["relation"])  # [Y1]
+        facts = {"events": [each.to_dict() for each in events]}
+        agreed = digest_of([given["bounds"], given["relation"]])
+        return Reply(self.name, {**facts, "agreed": agreed})
+
+    def _receipt(
+        self, request: Request, number: int, event: Event
+    ) -> tuple[Receipt, dict[str, Any]]:
+        """Return the receipt of a sum, and all events that are drawn then; it is drawn once."""
+        used: dict[Event, int] = {}
+        if number > 0:
+            before = self.store.earlier(request, f"sums.release.{number - 1}")
+            if before is None:
+                raise FederationError(f"Sum {number - 1} comes before sum {number}.")
+            used = {event_from_dict(each): times for each, times in before.fact("used")}
+        used[event] = used.get(event, 0) + 1
+        begun = self.store.earlier(request, "sums.begin")
+        listed = () if begun is None else begun.fact("events")
+        paid = flatten(event_from_dict(each) for each in listed)
+        if used[event] > paid.get(event, 0):  # [Y2] no more draws of an event than were paid for
+            raise FederationError(f"{self.name} was not asked to pay for sum {number}.")
+        return Receipt((event,)), {"used": [[each.to_dict(), n] for each, n in used.items()]}
+
+    # Sums -----------------------------------------------------------------------------------------
+
+    def _check_sum(
+        self, request: Request, asked: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> int:
+        """Refuse a sum by public facts alone; return the most rows that it may have."""
+        begun = self.store.earlier(request, "sums.begin")
+        if begun is None:
+            raise FederationError(f"{self.name} has not agreed to the task '{request.task}'.")
+        (read_by,) = given["reader"].values()
+        if digest_of([read_by["bounds"], given["relation"]]) != begun.fact("agreed"):  # [Y10]
+            raise FederationError(f"The task '{request.task}' was begun on other terms.")
+        relation, reader = asked["relation"], asked["reader"]
+        maps, statistic, mechanism = asked["maps"], asked["statistic"], asked["mechanism"]
+        is_table = isinstance(reader.bounds, TableBounds)
+        data = self._data(table=is_table)
+        n_rows = len(data if is_table else data[0])
+        columns = list(reader.bounds.types()) if is_table else int(data[0].shape[1])
+        # [Y9] one record of which nothing is known, read as all are
+        row = reader(all_missing_record(columns))[0][:1]
+        n_classes = 1 if reader.classes is None else len(reader.classes)
+        require_safe(maps, statistic, relation=relation, n_classes=n_classes)  # [Y3]
+        try:  # what fails later could tell which rows there are
+            rows: Any = np.repeat(row, n_classes, axis=0)
+            for each in maps:
+                rows = each(rows)
+            fits = statistic.add_up(rows, np.arange(n_classes)).shape == statistic.shape  # [Y12]
+        except Exception:
+            fits = False
+        if not fits:
+            raise FederationError("The sum does not fit the classes, or the columns, of the rows.")
+        max_rows = n_rows if relation is Relation.REPLACE_ONE else MAX_ROWS_SECRET_N
+        needed = (statistic.sensitivity(relation, n) for n in (asked["max_rows"], max_rows))
+        if mechanism.sensitivity < max(needed):  # [Y4]
+            raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
+        mechanism.for_size(statistic.size)
+        return max_rows
+
+    def _records(self, task: str, asked: Mapping[str, Any]) -> Records:
+        """Return the rows as maps make them; a descent asks for the same ones again and again."""
+        relation, kept, reader = asked["relation"], asked["kept"], asked["reader"]
+        arrays: dict[str, NDArray[Any]] = {}
+        about = {each: pack(asked[each], arrays) for each in ("maps", "reader")}
+        name = Request(task, kept, {**about, "relation": str(relation)}, arrays).fingerprint()
+        if self._kept is not None and self._kept[0] == name:
+            return self._kept[1]
+        is_table = isinstance(reader.bounds, TableBounds)
+        whole = self._data(table=is_table)
+        rows, codes = reader(whole if is_table else (*whole, None))  # [Y9] each record by itself
+        records: Records = ArrayRecords(rows, codes, relation=relation)
+        for each in asked["maps"]:
+            records = records.mapped(each)
+        if kept:
+            records = records.cache() if kept == "rows" else records.cache_float32()
+        self._kept = name, records
+        return records
+
+    def _release(self, asked: Asked) -> Reply:
+        request, settings = asked.request, asked.settings
+        statistic, mechanism = settings["statistic"], settings["mechanism"]
+        self._check_sum(request, settings, request.settings)
+        receipt, facts = self._receipt(request, asked.number, mechanism.event())
+        records = self._records(request.task, settings)  # no row is read before
+        noisy = records.release(statistic, mechanism, receipt)  # [Y5] noise of its own
+        if statistic.is_symmetric:
+            noisy = noisy[..., *np.triu_indices(noisy.shape[-1])]
+        return Reply(self.name, facts, {"released": noisy})
+
+    def _secure_step(self, asked: Asked) -> Reply:
+        settings, agreement = asked.settings, asked.settings["agreement"]
+        if (agreement.task, agreement.number) != (asked.request.task, asked.number):
+            raise FederationError("The agreement is about another sum.")
+        if agreement.colluding < self.terms.colluding:  # [Y7] a promise against so many
+            raise FederationError(
+                f"{self.name} refuses: the sum tolerates {agreement.colluding} colluding parties, "
+                f"{self.terms.colluding} are required."
+            )
+        session = digest_of([agreement.digest, settings["session"]])
+        # A party with registered keys may go on in another process; in a simulation none does.
+        file = None
+        if self.registered is not None:
+            folder = self.store.folder / "sessions"
+            folder.mkdir(mode=0o700, exist_ok=True)  # it holds keys of sums that are being made
+            file = folder / f"{session[:32]}.json"
+        if session not in self._members:
+            known = agreement.parties if self.registered is None else self.registered
+            member = Member(self.name, self.identity, agreement, known, self._journal)
+            if file is not None and file.exists():
+                member.resume(json.loads(file.read_text()))
+            self._members = {session: member}  # one sum at a time
+        member = self._members[session]
+        if asked.phase == "sums.advertise":
+            reply = Reply(self.name, {"advert": member.advertise()})
+        elif asked.phase == "sums.share":
+            reply = Reply(self.name, {"boxes": member.share(settings["adverts"])})
+        elif asked.phase == "sums.mask":
+            words = member.mask(settings["boxes"], self._noisy_cells(asked, agreement))
+            reply = Reply(self.name, {}, {"words": words})
+        elif asked.phase == "sums.confirm":
+            reply = Reply(self.name, {"signature": member.confirm(settings["included"])})
+        else:
+            reply = Reply(self.name, {"shares": member.reveal(settings["signatures"])})
+        if file is not None:
+            with atomic_write(file) as stored:
+                stored.write(json.dumps(member.state()).encode())
+        return reply
+
+    def _noisy_cells(self, asked: Asked, agreement: Agreement) -> NDArray[np.int64]:
+        """Return the party's sum with its share of the noise: drawn once, in whatever session."""
+        given, arrays = asked.request.settings["sum"], asked.request.arrays
+        if sum_digest(given, arrays) != agreement.statistic:
+            raise FederationError("The agreement is about another sum.")
+        terms = {**given, "agreement": pack(agreement, {})}
+        wanted = Request(agreement.task, f"sums.release.{agreement.number}", terms, arrays)
+
+        def make() -> Reply:
+            settings = asked.settings["sum"]
+            statistic, mechanism = settings["statistic"], settings["mechanism"]
+            max_rows = self._check_sum(wanted, settings, given)
+            if agreement.size != sent_size(statistic):
+                raise FederationError("The sum has another size than was agreed on.")
+            share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
+            # [Y8] a bound that its numbers could pass would be a question about them
+            public = share.largest(statistic.size, statistic.max_term * max_rows)
+            if agreement.largest < public:
+                raise FederationError("The agreed bound on numbers is below the public one.")
+            receipt, facts = self._receipt(wanted, agreement.number, share.event())
+            records = self._records(wanted.task, settings)
+            return Reply(self.name, facts, {"cells": records.release(statistic, share, receipt)})
+
+        return self.store.release_once(wanted, make).array("cells", (agreement.size,), "i")
+
+
+def sent_size(statistic: Statistic) -> int:
+    """Return how many numbers of a sum are sent: half of a symmetric one."""
+    width = statistic.shape[-1]
+    return statistic.size // width * (width + 1) // 2 if statistic.is_symmetric else statistic.size
+
+
+def sum_digest(given: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the digest of what a sum is about: maps, statistic, mechanism, bounds, relation."""
+    return Request("sum", "sum", given, arrays).fingerprint()

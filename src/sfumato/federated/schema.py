@@ -1,7 +1,7 @@
 """What may be asked of a party: one closed schema, read before a class is built or a row is read.
 
 A request is JSON and arrays. `REQUESTS` lists the fields of each phase, `PARTS` those of each map,
-statistic, mechanism and estimator that can travel: types, sizes, magnitudes, finite numbers alone.
+statistic, mechanism and reader that can travel: types, sizes, magnitudes, finite numbers alone.
 A field that is missing or not listed, an array that no field names and a class that is not in
 `PARTS` are refused. What fields must have in common stands beside them, and what the maps and the
 statistic of a sum must have is `require_safe`.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from importlib import import_module
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.federated.messages import Request
-from sfumato.federated.secure.agreement import Agreement, digest
+from sfumato.federated.secure import Agreement, digest_of
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive_rows import (
     AdditiveScores,
@@ -38,6 +38,7 @@ from sfumato.models.additive_rows import (
     SideMeans,
     Sides,
 )
+from sfumato.models.base import Reader
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.privacy.events import GaussianEvent, RepeatedEvent
@@ -50,7 +51,6 @@ from sfumato.sums.maps import (
     BesideTarget,
     Centred,
     Clipped,
-    Encoded,
     IntoUnitBall,
     IntoUnitCube,
     LinearRows,
@@ -68,7 +68,6 @@ from sfumato.sums.statistics import (
 from sfumato.synthetic.cells import CellPlaces, ColumnCells, TableCells
 from sfumato.synthetic.label_tree import Coarse
 from sfumato.tables.bounds import WAYS, Bounds
-from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
 MAX_NUMBERS = 2**26  # of an array or a sum
@@ -77,7 +76,7 @@ MAX_LISTED = 2**14
 MAX_MAGNITUDE = 1e150  # as for bounds: squares do not overflow
 MAX_SCORE_WEIGHT = 1e9
 ROUNDING = 1e-9
-SURROGATE = re.compile("[\ud800-\udfff]")  # which no file can hold
+NONE = np.empty(0)
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -97,20 +96,14 @@ Kind = Callable[[Any, _Brought], Any]
 # Kinds of fields: each returns a value of its type, or refuses ----------------------------------
 
 
-def _whole(least: int, most: int) -> Kind:
-    def read(value: Any, _: _Brought) -> int:
-        if type(value) is not int or not least <= value <= most:  # True is no number here
-            raise FederationError(f"must be a whole number from {least} to {most}.")
-        return value
+def _between(least: float, most: float, *, whole: bool = False) -> Kind:
+    types = (int,) if whole else (int, float)  # True is no number here
 
-    return read
-
-
-def _number(least: float, most: float) -> Kind:
-    def read(value: Any, _: _Brought) -> float:
-        if type(value) not in (int, float) or not least <= value <= most:  # NaN is not
-            raise FederationError(f"must be a number from {least:g} to {most:g}.")
-        return float(value)
+    def read(value: Any, _: _Brought) -> Any:
+        if type(value) not in types or not least <= value <= most:  # NaN is not
+            kind = "a whole number" if whole else "a number"
+            raise FederationError(f"must be {kind} from {least:.15g} to {most:.15g}.")
+        return value if whole else float(value)
 
     return read
 
@@ -126,16 +119,10 @@ def _word(*words: Any) -> Kind:
     return read
 
 
-def _text(value: Any, _: _Brought) -> str:
-    if type(value) is not str or len(value) > 1024 or SURROGATE.search(value):
-        raise FederationError("must be a text of at most 1024 characters.")
-    return value
-
-
-def _hex(n_digits: int) -> Kind:
+def _matching(pattern: str, words: str) -> Kind:
     def read(value: Any, _: _Brought) -> str:
-        if type(value) is not str or len(value) != n_digits or set(value) - set("0123456789abcdef"):
-            raise FederationError(f"must be {n_digits} hexadecimal digits.")
+        if type(value) is not str or not re.fullmatch(pattern, value, re.DOTALL):
+            raise FederationError(f"must be {words}.")
         return value
 
     return read
@@ -145,10 +132,8 @@ def _scalar(value: Any, brought: _Brought) -> Any:
     if type(value) is bool:
         return value
     if type(value) is int:
-        return _whole(-(2**63), 2**63)(value, brought)
-    return (_number(-MAX_MAGNITUDE, MAX_MAGNITUDE) if type(value) is float else _text)(
-        value, brought
-    )
+        return _between(-(2**63), 2**63, whole=True)(value, brought)
+    return (_REAL if type(value) is float else _TEXT)(value, brought)
 
 
 def _maybe(kind: Kind) -> Kind:
@@ -164,11 +149,11 @@ def _list(kind: Kind, most: int = MAX_LISTED) -> Kind:
     return read
 
 
-def _by_name(kind: Kind, most: int = MAX_LISTED) -> Kind:
+def _by_name(kind: Kind) -> Kind:
     def read(value: Any, brought: _Brought) -> dict[str, Any]:
-        if type(value) is not dict or len(value) > most:
-            raise FederationError(f"must be given by name, at most {most}.")
-        return {_text(name, brought): kind(each, brought) for name, each in value.items()}
+        if type(value) is not dict or len(value) > MAX_LISTED:
+            raise FederationError(f"must be given by name, at most {MAX_LISTED}.")
+        return {_TEXT(name, brought): kind(each, brought) for name, each in value.items()}
 
     return read
 
@@ -223,7 +208,7 @@ def _bounds(value: Any, brought: _Brought) -> Bounds | TableBounds:
         return _part(Bounds)(value, brought)  # type: ignore[no-any-return]
     if brought.table is None:
         raise FederationError("must be those of rows: the party has no table.")
-    if value != {"TableBounds": table_digest(brought.table)}:
+    if value != pack(brought.table, {}):
         raise FederationError("are not those that were agreed on.")
     return brought.table
 
@@ -242,6 +227,28 @@ class _Entry:
 
 def _entry(check: Any = lambda _: "", build: Any = None, /, **fields: Kind) -> _Entry:
     return _Entry(fields, check, build)
+
+
+def _reader(**given: Any) -> Reader:
+    classes = given.pop("classes")
+    return Reader(**given, classes=None if classes is None else np.asarray(classes))
+
+
+def _reads_by_bounds(reader: Reader) -> str:
+    """Labels are read by the whole public label set, and a target by its range."""
+    labels = getattr(getattr(reader.bounds, "target", reader.bounds), "labels", None)
+    if reader.classes is not None:
+        if labels is None or isinstance(labels, str):
+            return "its bounds list no labels."
+        if not np.array_equal(reader.classes, Bounds(norm=1.0, labels=labels).label_set(NONE)):
+            return "its classes are not the labels of its bounds."
+    if reader.target is None:
+        return ""
+    if len(reader.target) != 4:
+        return "its target needs four numbers."
+    low, high, origin, unit = reader.target  # it comes within -1 and 1
+    fits = low < high and max(abs(low - origin), abs(high - origin)) <= unit * (1 + ROUNDING)
+    return "" if fits else "its target is not within its unit."
 
 
 def _has_ranges(columns: PublicColumns) -> str:
@@ -332,27 +339,31 @@ def _has_gradient(statistic: GradientSum | ResidualSum) -> str:
     return "" if n_weights == statistic.loss.n_classes else "a class has no weight of its own."
 
 
-_SIZE = _whole(1, MAX_WIDTH)
-_PLACES = _list(_whole(0, MAX_WIDTH))
+_SIZE = _between(1, MAX_WIDTH, whole=True)
+_PLACES = _list(_between(0, MAX_WIDTH, whole=True))
 _SIZES = _list(_SIZE)
 _FLAG = _word(True, False)
-_REAL = _number(-MAX_MAGNITUDE, MAX_MAGNITUDE)
+_TEXT = _matching("[^\ud800-\udfff]{0,1024}", "a text of at most 1024 characters")
+_HEX_64 = _matching("[0-9a-f]{64}", "64 hexadecimal digits")
+_HEX_128 = _matching("[0-9a-f]{128}", "128 hexadecimal digits")
+_REAL = _between(-MAX_MAGNITUDE, MAX_MAGNITUDE)
 _REALS = _list(_REAL)
-_POSITIVE = _number(ROUNDING, 1 / ROUNDING)
-_CLASSES = _whole(2, MAX_WIDTH)
-_MULTIPLIER = _number(1e-9, 1e9)
-_RADIUS = _number(1e-6, 2.0)
+_POSITIVE = _between(ROUNDING, 1 / ROUNDING)
+_CLASSES = _between(2, MAX_WIDTH, whole=True)
+_MULTIPLIER = _between(1e-9, 1e9)
+_RADIUS = _between(1e-6, 2.0)
 _RELATION = _word(*Relation)
+_COUNT = _between(0, MAX_LISTED, whole=True)
 
 
 def _corner(value: Any, brought: _Brought) -> Any:
     return (_REALS if type(value) is list else _REAL)(value, brought)
 
 
-_GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, MAX_WEIGHTS)}
+_GRADIENT = {"max_gradient_norm": _between(2.0**-20, 1.999), "weights": _array(2, MAX_WEIGHTS)}
 
 PARTS: dict[type, _Entry] = {
-    # Public facts, and noise
+    # Public facts, how records are read by them, and noise
     Bounds: _entry(
         norm=_maybe(_REAL),
         lower=_maybe(_corner),
@@ -361,29 +372,36 @@ PARTS: dict[type, _Entry] = {
         person_rows=_maybe(_SIZE),
         per_person=_word(*WAYS),
     ),
-    TableEncoder: _entry(bounds=_bounds, scaled=_FLAG),
+    Reader: _entry(
+        _reads_by_bounds,
+        _reader,
+        bounds=_bounds,
+        scaled=_FLAG,
+        as_cells=_FLAG,
+        classes=_maybe(_list(_scalar)),
+        target=_maybe(_list(_REAL, 4)),
+    ),
     PublicColumns: _entry(
         _has_ranges,
-        names=_list(_text),
+        names=_list(_TEXT),
         lower=_REALS,
         upper=_REALS,
         categories=_list(_maybe(_list(_scalar))),
-        units=_list(_text),
+        units=_list(_TEXT),
     ),
     GaussianEvent: _entry(noise_multiplier=_MULTIPLIER),
-    RepeatedEvent: _entry(event=_part(GaussianEvent), count=_whole(1, 10**6)),
+    RepeatedEvent: _entry(event=_part(GaussianEvent), count=_between(1, 10**6, whole=True)),
     GaussianMechanism: _entry(sensitivity=_POSITIVE, noise_multiplier=_MULTIPLIER),
     # Maps that are told how rows lie
     Clipped: _entry(bounds=_bounds, width=_SIZE),
-    Encoded: _entry(encoder=_part(TableEncoder), width=_SIZE),
     IntoUnitBall: _entry(bounds=_part(Bounds), width=_SIZE),
     IntoUnitCube: _entry(bounds=_part(Bounds), n_features=_SIZE),
     WithTarget: _entry(into_ball=_part(IntoUnitBall)),
     Cells: _entry(_has_box, lower=_REALS, upper=_REALS, shape=_SIZES, may_be_missing=_FLAG),
     ColumnCells: _entry(
         lambda each: "" if each.lower < each.upper else "its range is empty.",
-        name=_text,
-        n_categories=_whole(0, MAX_WIDTH),
+        name=_TEXT,
+        n_categories=_between(0, MAX_WIDTH, whole=True),
         lower=_REAL,
         upper=_REAL,
         is_whole=_FLAG,
@@ -404,8 +422,8 @@ PARTS: dict[type, _Entry] = {
         intercept=_FLAG,
         projection=_maybe(_array(2, 1.1)),
         unit_length=_FLAG,
-        constant=_number(0.0, 2.0**10),
-        radius=_maybe(_number(ROUNDING, MAX_MAGNITUDE)),
+        constant=_between(0.0, 2.0**10),
+        radius=_maybe(_between(ROUNDING, MAX_MAGNITUDE)),
     ),
     HatRows: _entry(_has_knots, columns=_part(PublicColumns), knots=_array(2, 1.0)),
     PairRows: _entry(
@@ -428,22 +446,22 @@ PARTS: dict[type, _Entry] = {
     ScoreAndTarget: _entry(
         lambda each: "" if each.low + ROUNDING < each.high else "its target has no range.",
         scores=_part(AdditiveScores),
-        middle=_number(-MAX_SCORE_WEIGHT, MAX_SCORE_WEIGHT),
+        middle=_between(-MAX_SCORE_WEIGHT, MAX_SCORE_WEIGHT),
         reach=_POSITIVE,
-        low=_number(0.0, 1.0),
-        high=_number(0.0, 1.0),
+        low=_between(0.0, 1.0),
+        high=_between(0.0, 1.0),
     ),
     BesideTarget: _entry(
         row_map=_part(HatRows, PairRows, PublicColumns, IntoUnitBall, LinearRows),
         has_target=_FLAG,
         centre=_REAL,
-        scale=_number(ROUNDING, MAX_MAGNITUDE),
+        scale=_between(ROUNDING, MAX_MAGNITUDE),
     ),
     # Statistics
     ClassCounts: _entry(n_classes=_SIZE),
     CountTables: _entry(_has_columns, sizes=_SIZES, tables=_list(_PLACES), n_classes=_SIZE),
     PlaceTree: _entry(columns=_PLACES),
-    SideMeans: _entry(n_columns=_whole(2, 2**10)),
+    SideMeans: _entry(n_columns=_between(2, 2**10, whole=True)),
     HatSums: _entry(n_classes=_SIZE, width=_SIZE, has_target=_FLAG),
     MeanAndSquares: _entry(width=_SIZE),
     SecondMoment: _entry(width=_SIZE),
@@ -452,7 +470,7 @@ PARTS: dict[type, _Entry] = {
         _has_parts,
         n_classes=_SIZE,
         width=_SIZE,
-        constant=_number(2.0**-8, 1.0),
+        constant=_between(2.0**-8, 1.0),
         parts=_maybe(_part(Parts)),
     ),
     SoftmaxLoss: _entry(n_classes=_CLASSES),
@@ -461,26 +479,27 @@ PARTS: dict[type, _Entry] = {
         _has_gradient,
         loss=_part(SoftmaxLoss, HuberLoss),
         **_GRADIENT,
-        class_weights=_maybe(_list(_number(0.0, 1.0))),
-        slope_bits=_whole(1, ROW_BITS),
+        class_weights=_maybe(_list(_between(0.0, 1.0))),
+        slope_bits=_between(1, ROW_BITS, whole=True),
     ),
     ResidualSum: _entry(_has_gradient, **_GRADIENT),
     # A secure sum
     Agreement: _entry(
-        task=_text,
-        number=_whole(0, 10**6),
-        parties=_by_name(_hex(64)),
-        size=_whole(1, MAX_NUMBERS),
-        largest=_whole(0, 2**63),
-        statistic=_hex(64),
-        colluding=_whole(0, MAX_LISTED),
-        dropouts=_whole(0, MAX_LISTED),
-        neighbours=_whole(1, MAX_LISTED),
+        task=_TEXT,
+        number=_between(0, 10**6, whole=True),
+        parties=_by_name(_HEX_64),
+        size=_between(1, MAX_NUMBERS, whole=True),
+        largest=_between(0, 2**63, whole=True),
+        statistic=_HEX_64,
+        colluding=_COUNT,
+        dropouts=_COUNT,
+        neighbours=_between(1, MAX_LISTED, whole=True),
     ),
 }
 _INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
 _INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
-MAPS = tuple(kind for kind in PARTS if "__call__" in vars(kind) and kind is not AdditiveScores)
+_NO_MAPS = (AdditiveScores, Reader)
+MAPS = tuple(kind for kind in PARTS if "__call__" in vars(kind) and kind not in _NO_MAPS)
 STATISTICS = tuple(kind for kind in PARTS if issubclass(kind, Statistic))
 
 # Public estimators that parties fit for a task of hulls: parameters that travel.
@@ -488,18 +507,18 @@ _SHARED: dict[str, Kind] = {
     "hull_components": _SIZE,
     "n_layers": _SIZE,
     "branch_size": _maybe(_SIZE),
-    "epsilon": _number(0.0, 1e9),
-    "delta": _number(0.0, 1.0),
+    "epsilon": _between(0.0, 1e9),
+    "delta": _between(0.0, 1.0),
     "bounds": _maybe(_bounds),
     "dtype": _word("float64", "float32"),
-    "random_state": _maybe(_whole(0, 2**32 - 1)),
+    "random_state": _maybe(_between(0, 2**32 - 1, whole=True)),
 }
 HULLS: dict[str, dict[str, Kind]] = {
     "EntryHullClassifier": {
         **_SHARED,
         "entry_bound": _maybe(_REAL),
         "partition": _maybe(_word("kmeans", "random")),
-        "n_smoothing": _maybe(_whole(0, 2**10)),
+        "n_smoothing": _maybe(_between(0, 2**10, whole=True)),
     },
     "PrivateAffineHullClassifier": {
         **_SHARED,
@@ -522,77 +541,38 @@ def public_estimator(name: str, **parameters: Any) -> Any:
     return getattr(import_module("sfumato"), name)(**parameters)
 
 
-# Estimators of the old base, as which parties read their tables, each record alone.
-READERS: dict[str, tuple[str, ...]] = {
-    "PrivateLinearClassifier": ("_labelled_rows",),
-    "PrivateLinearRegressor": ("_rows_with_target",),
-}
-
-
-def _reader(value: Any, brought: _Brought) -> dict[str, Any]:
-    """Read how records become rows, or refuse it; a target must come within -1 and 1."""
-    if type(value) is dict and "as_cells" in value:
-        target = _maybe(_list(_REAL, 4))
-        fields = {"scaled": _FLAG, "as_cells": _FLAG, "target": target}
-        found: dict[str, Any] = _record(fields)(value, brought)
-        if found["target"] is not None:
-            if len(found["target"]) != 4:
-                raise FederationError("must have a target of four numbers.")
-            low, high, origin, unit = found["target"]
-            reach = max(abs(low - origin), abs(high - origin))
-            if not (low < high and reach <= unit * (1 + ROUNDING)):
-                raise FederationError("must have the range of a target, within its unit.")
-        return found
-    fields = {"estimator": _text, "method": _text, "target_bounds": _maybe(_list(_REAL, 2))}
-    found = _record(fields)(value, brought)
-    if found["method"] not in READERS.get(found["estimator"], ()):
-        raise FederationError("must be an estimator that reads like this.")
-    target = found["target_bounds"]
-    if target is not None and not (
-        found["method"].endswith("_with_target") and len(target) == 2 and target[0] < target[1]
-    ):
-        raise FederationError("must have the range of a target only where one is read.")
-    return found
-
-
 SUM: dict[str, Kind] = {
     "maps": _list(_part(*MAPS), 8),
     "statistic": _part(*STATISTICS),
     "mechanism": _part(GaussianMechanism),
-    "bounds": _bounds,
     "relation": _RELATION,
-    "max_rows": _whole(1, MAX_ROWS),
+    "max_rows": _between(1, MAX_ROWS, whole=True),
     "kept": _word("", "rows", "singles"),
-    "reader": _maybe(_reader),
+    "reader": _part(Reader),
 }
 _BEGIN: dict[str, Kind] = {
     "events": _list(_part(GaussianEvent, RepeatedEvent), 2**10),
     "bounds": _bounds,
     "relation": _RELATION,
 }
-_STEP: dict[str, Kind] = {"agreement": _part(Agreement), "session": _hex(16)}
-_ADVERT = _record({"cipher": _hex(64), "mask": _hex(64), "signature": _hex(128)})
+_SESSION = _matching("[0-9a-f]{16}", "16 hexadecimal digits")
+_BOX = _matching("[0-9a-f]{296}", "296 hexadecimal digits")
+_STEP: dict[str, Kind] = {"agreement": _part(Agreement), "session": _SESSION}
+_ADVERT = _record({"cipher": _HEX_64, "mask": _HEX_64, "signature": _HEX_128})
 REQUESTS: dict[str, Kind] = {
     name: _record(fields)
     for name, fields in {
-        "hulls.fit": {
-            "serve": _word("models", "distances"),
-            "estimator": _hulls,
-        },
+        "hulls.fit": {"serve": _word("models", "distances"), "estimator": _hulls},
         "hulls.distances": {"queries": _array(2, MAX_MAGNITUDE)},
-        "sums.describe": {
-            "relation": _RELATION,
-            "trust": _word("noisy", "secure"),
-            "table": _FLAG,
-        },
+        "sums.describe": {"relation": _RELATION, "trust": _word("noisy", "secure"), "table": _FLAG},
         "sums.check": _BEGIN,
         "sums.begin": _BEGIN,
         "sums.release": SUM,
         "sums.advertise": _STEP,
         "sums.share": {**_STEP, "adverts": _by_name(_ADVERT)},
-        "sums.mask": {**_STEP, "boxes": _by_name(_hex(296)), "sum": _record(SUM)},
-        "sums.confirm": {**_STEP, "included": _list(_text)},
-        "sums.reveal": {**_STEP, "signatures": _by_name(_hex(128))},
+        "sums.mask": {**_STEP, "boxes": _by_name(_BOX), "sum": _record(SUM)},
+        "sums.confirm": {**_STEP, "included": _list(_TEXT)},
+        "sums.reveal": {**_STEP, "signatures": _by_name(_HEX_128)},
     }.items()
 }
 _ONE_SUM = frozenset(REQUESTS) - {"hulls.fit", "hulls.distances", "sums.describe"}
@@ -602,7 +582,7 @@ _ONE_SUM -= {"sums.check", "sums.begin"}
 # To a party, and at one --------------------------------------------------------------------------
 
 
-def packed(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """Return a value as JSON; its arrays are put aside, under the names that stand for them."""
     if type(value) is float and not math.isfinite(value):
         raise FederationError("A number that is not finite cannot be sent to parties.")
@@ -611,27 +591,24 @@ def packed(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, np.generic):
-        return packed(value.item(), arrays)
+        return pack(value.item(), arrays)
     if type(value) is np.ndarray:
         name = str(len(arrays))
         arrays[name] = value.astype(np.int64 if value.dtype.kind in "iu" else np.float64)
         return name
     if isinstance(value, Mapping):
-        return {name: packed(each, arrays) for name, each in value.items()}
+        return {name: pack(each, arrays) for name, each in value.items()}
     if isinstance(value, Sequence):
-        return [packed(each, arrays) for each in value]
+        return [pack(each, arrays) for each in value]
     if isinstance(value, TableBounds):
-        return {"TableBounds": table_digest(value)}
+        return {"TableBounds": digest_of(value.to_record())}  # a party has agreed to them before
+    if isinstance(value, Reader) and isinstance(value.classes, np.ndarray):
+        value = replace(value, classes=value.classes.tolist())
     name = type(value).__name__
     fields = PARTS[type(value)].fields if type(value) in PARTS else HULLS.get(name)
     if fields is None:
         raise FederationError(f"{name} cannot be sent to parties.")
-    return {name: {each: packed(getattr(value, each), arrays) for each in fields}}
-
-
-def table_digest(bounds: TableBounds) -> str:
-    """Return what stands for the bounds of a table: a party has agreed to them before."""
-    return digest(bounds.to_record())
+    return {name: {each: pack(getattr(value, each), arrays) for each in fields}}
 
 
 @dataclass(frozen=True)
@@ -654,9 +631,15 @@ def read_request(request: Request, table: TableBounds | None) -> Asked:
     """Return what is asked for, or refuse it; nothing else has looked at the request before."""
     brought = _Brought(request.arrays, table)
     try:
-        _text(request.task, brought)
-        _text(request.phase, brought)
-        phase, number = _phase_and_number(request.phase)
+        _TEXT(request.task, brought)
+        phase, _, tail = _TEXT(request.phase, brought).rpartition(".")
+        # [Y11] a number has one spelling, or a sum could be asked for twice
+        if phase in _ONE_SUM and len(tail) <= 6 and tail.isdecimal() and tail == str(int(tail)):
+            number = int(tail)
+        elif request.phase in REQUESTS and request.phase not in _ONE_SUM:
+            phase, number = request.phase, 0
+        else:
+            raise FederationError("its phase is not known here.")
         if type(brought.arrays) is not dict:
             raise FederationError("The arrays must be given by name.")
         settings = REQUESTS[phase](request.settings, brought)  # [Y13]
@@ -667,25 +650,22 @@ def read_request(request: Request, table: TableBounds | None) -> Asked:
     return Asked(request, phase, number, settings)
 
 
-def _phase_and_number(phase: str) -> tuple[str, int]:
-    """Part the name of a phase; a number has one spelling, or a sum could be asked for twice."""
-    # [Y11] and it stands nowhere else
-    head, _, tail = phase.rpartition(".")
-    if phase in REQUESTS and phase not in _ONE_SUM:
-        return phase, 0
-    if head in _ONE_SUM and len(tail) <= 6 and tail.isdecimal() and tail == str(int(tail)):
-        return head, int(tail)
-    raise FederationError("its phase is not known here.")
-
-
 def require_safe(
-    maps: Sequence[Any], statistic: Any, *, relation: Relation, n_classes: int, agreed: Any = None
+    maps: Sequence[Any], statistic: Any, *, relation: Relation, n_classes: int
 ) -> None:
     """Refuse sums whose terms could depend on other records, or that fail for some records only."""
-    if statistic.in_ball > _n_in_ball(maps):
+    # How many first numbers of a mapped row lie in the unit ball: products with them are exact;
+    # with others, a row would depend on its place.
+    n_first, has_target, last = 0, False, None
+    for each in maps:
+        last = each.row_map if isinstance(each, BesideTarget) else each
+        beside = isinstance(each, BesideTarget) and each.has_target
+        if isinstance(last, _INSIDE_BALL) and (not n_first or has_target != beside):
+            raise FederationError("Rows must be moved into the unit ball by their bounds first.")
+        n_first = last.width if isinstance(last, (*_INTO_BALL, *_INSIDE_BALL)) else 0
+        has_target = beside
+    if statistic.in_ball > n_first:
         raise FederationError("The rows of a sum must be mapped into the unit ball.")
-    last = maps[-1] if maps else None
-    last = last.row_map if isinstance(last, BesideTarget) else last
     if isinstance(statistic, GradientSum | ResidualSum) and not isinstance(last, LinearRows):
         raise FederationError("The rows of a gradient must lie on the grid of linear rows.")
     is_split = isinstance(statistic, HatSums) and statistic.has_target  # below and above 0
@@ -697,23 +677,3 @@ def require_safe(
         )
     if statistic.size > MAX_NUMBERS or not math.isfinite(statistic.term_sensitivity(relation)):
         raise FederationError("The sum is too large.")
-    for each in maps if agreed is not None else ():
-        made = each.encoder.bounds if isinstance(each, Encoded) else getattr(each, "bounds", agreed)
-        if made != agreed and not isinstance(each, IntoUnitBall):  # of encoded rows
-            raise FederationError("The maps are made from other bounds than were agreed on.")
-
-
-def _n_in_ball(maps: Sequence[Any]) -> int:
-    """Count the first numbers of a mapped row that lie in the unit ball.
-
-    Products with rows of the ball are exact; with others, a row would depend on its place.
-    """
-    n_first, has_target = 0, False
-    for each in maps:
-        inner = each.row_map if isinstance(each, BesideTarget) else each
-        beside = isinstance(each, BesideTarget) and each.has_target
-        if isinstance(inner, _INSIDE_BALL) and (not n_first or has_target != beside):
-            raise FederationError("Rows must be moved into the unit ball by their bounds first.")
-        n_first = inner.width if isinstance(inner, (*_INTO_BALL, *_INSIDE_BALL)) else 0
-        has_target = beside
-    return n_first

@@ -45,7 +45,7 @@ from sfumato.models.budget import Budget
 from sfumato.models.scores import warn_inside_model_selection, warn_on_score
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.privacy.interchange import to_dp_event
-from sfumato.sums.elsewhere import RemoteRecords, is_row_dataset
+from sfumato.sums.elsewhere import RemoteRecords
 from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Encoded, IntoUnitBall
 from sfumato.sums.opening import all_missing_record, partitions_of
@@ -389,8 +389,12 @@ class PrivateEstimator(BaseEstimator):
                 "table first and give it as a data frame or an array."
             )
         is_person = reader.person is not None
-        is_remote = isinstance(X, RemoteRecords)
-        if isinstance(X, Records) and is_row_dataset(X) and (target is None or not is_remote):
+        if isinstance(X, RemoteRecords):  # rows are read by those who hold them
+            self._check_same(X, reader)
+            reader = self._with_classes(reader, None)
+            width = self._note_features(reader, all_missing_record(X.columns))
+            records = X.read_by(reader, width)
+        elif isinstance(X, Records):
             if target is not None:
                 raise InvalidInputError(
                     f"{type(self).__name__} takes arrays and tables: records have no targets."
@@ -400,11 +404,6 @@ class PrivateEstimator(BaseEstimator):
             reader = self._with_classes(reader, None)
             is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
             records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
-        elif is_remote:
-            self._check_same(X, reader)
-            reader = self._with_classes(reader, None)
-            width = self._note_features(reader, all_missing_record(X.columns))
-            records = X.read_by(reader, width)
         elif out_of_core:
             parts, y, groups = partitions_of(X, y, groups)
             reader = self._with_classes(replace(reader, y=y, groups=groups), None)

@@ -306,11 +306,15 @@ class PrivateEstimator(base.PrivateEstimator):
                 raise MissingBoundsError(
                     "Records that are not in memory need their labels listed in the bounds."
                 )
-            if isinstance(self.bounds, Bounds):
+            classes = None if bounds.labels is None else bounds.label_set(np.asarray(bounds.labels))
+            if isinstance(X, RemoteRecords):
+                from sfumato.models.base import Reader  # here, because it imports this module
+
+                scaled = self._encoder.scaled
+                X = X.read_by(Reader(self.bounds, scaled=scaled, classes=classes), X.width)
+            elif isinstance(self.bounds, Bounds):
                 X = X.mapped(Encoded(self._encoder, X.width))
-            if bounds.labels is None:
-                return X, _ONE_CLASS
-            return X, bounds.label_set(np.asarray(bounds.labels))
+            return X, _ONE_CLASS if classes is None else classes
         records, *rest = self._read(self._labelled_rows, X, y, groups)
         return records, rest[0]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sfumato.core.parallel import map_in_parallel
-from sfumato.federated.scenarios import spread
+from sfumato.federated import spread
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.kahm.private import BROKEN, IMAGES, MODES, OPEN, classifier

@@ -3,44 +3,117 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import io
+import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.atomic_file import atomic_write
+from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import FederationError, InvalidInputError
-from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, Traffic, described
-from sfumato.federated.coordination import ONE_PARTY_EACH
 from sfumato.federated.messages import Reply, Request
-from sfumato.federated.party import Party
-from sfumato.federated.schema import READERS, packed
+from sfumato.federated.party import Party, labels_of, sent_size, sum_digest
+from sfumato.federated.schema import pack
 from sfumato.federated.secure import Agreement, SumCoordinator
-from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sent_size, sum_digest
-from sfumato.federated.terms import labels_of
-from sfumato.federated.totals import TotalsFolder
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianShareMechanism
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.elsewhere import RemoteRecords
 from sfumato.sums.maps import RowMap
-from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.schema import TableBounds
 
 TRUST = ("noisy", "secure")
+ONE_PARTY_EACH = "each person has records at one party only"
 SECURE_CONDITIONS = (
     "at most {colluding} parties work with the coordinator",
     "the others follow the protocol and have one another's true keys",
     "X25519, HKDF-SHA-256, AES-256 and Ed25519 are secure",
 )
+
+
+@runtime_checkable
+class Carrier(Protocol):
+    """Who carries requests to parties and brings their replies; those who vanish are left out."""
+
+    names: Sequence[str]
+    conditions: Sequence[str]
+
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Carry a request to each of the parties named."""
+
+
+class InThisProcess:
+    """Parties of a simulation, which answer in threads if there are several."""
+
+    def __init__(self, parties: Iterable[Party], n_jobs: int | None = None) -> None:
+        listed = list(parties)
+        self._parties = {party.name: party for party in listed}
+        if not listed or len(self._parties) != len(listed):
+            raise InvalidInputError("A federation needs parties, each with a name of its own.")
+        self._n_jobs = n_jobs
+        self.names: Sequence[str] = list(self._parties)
+        told = [each for party in listed for each in party.conditions]
+        self.conditions: Sequence[str] = list(dict.fromkeys(told))
+
+    def ask(self, requests: Mapping[str, Request], progress: str | None = None) -> dict[str, Reply]:
+        """Let each party answer."""
+        replies = map_in_parallel(
+            lambda name: self._parties[name].answer(requests[name]),
+            list(requests),
+            n_jobs=self._n_jobs,
+            progress=progress,
+        )
+        return dict(zip(requests, replies, strict=True))
+
+
+@dataclass(frozen=True)
+class SumRound:
+    """One sum: what was added up, by whom, how long it took and how many bytes each party sent.
+
+    Parameters
+    ----------
+    statistic : str
+        Name of what was added up.
+    size : int
+        Numbers that each party sent.
+    included : tuple of str
+        Whose records are in it.
+    seen : str
+        What the coordinator could see of a single party.
+    sent, received : int
+        Bytes that a party sent and was sent, keys and shares included, the most of all parties.
+    seconds : float
+        How long it took.
+    """
+
+    statistic: str
+    size: int
+    included: tuple[str, ...]
+    seen: str
+    sent: int
+    received: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.statistic}: {self.size} numbers of {len(self.included)} parties in "
+            f"{self.seconds:.1f} s, {self.sent / 2**20:.2f} MB from each at most"
+        )
 
 
 @dataclass
@@ -49,14 +122,6 @@ class _Run:
 
     name: str
     number: int = 0
-
-
-@dataclass
-class _Session:
-    """One attempt at a secure sum."""
-
-    sums: SumCoordinator
-    name: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 @dataclass
@@ -70,7 +135,10 @@ class _Shared:
     n_runs: int = 0
     rounds: list[SumRound] = field(default_factory=list)
     released: list[NDArray[np.float64]] = field(default_factory=list)
-    traffic: Traffic = field(default_factory=Traffic)
+    # of the sum that is being made: bytes from and to each party, and since when
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    since: float = 0.0
 
 
 class Federation(RemoteRecords):
@@ -102,7 +170,7 @@ class Federation(RemoteRecords):
         Threads in which parties answer in a simulation, see joblib.
     totals : path-like, optional
         Folder for released totals: a fit of the same `task` that was interrupted goes on there,
-        and no sum is made a second time.
+        and no sum is made a second time. Whoever reads it learns what the model may tell.
     watch : callable, optional
         Is told of each sum as it is made.
 
@@ -152,7 +220,8 @@ class Federation(RemoteRecords):
     ) -> None:
         if trust not in TRUST:
             raise InvalidInputError(f"'trust' must be one of {TRUST}. Got {trust!r} instead.")
-        if labels_of(bounds) == PUBLIC_LABELS:
+        labels = labels_of(bounds)
+        if labels == PUBLIC_LABELS:
             raise InvalidInputError("The labels of a federation must be listed in its bounds.")
         self.trust, self.bounds = trust, bounds
         self.task = secrets.token_hex(8) if task is None else task
@@ -160,7 +229,9 @@ class Federation(RemoteRecords):
         self.dropouts = dropouts
         here = None if isinstance(parties, Carrier) else InThisProcess(parties, n_jobs)
         self._carrier: Carrier = here or parties  # type: ignore[assignment]
-        replies = self._described(relation)
+        self._shared = _Shared({}, {}, [])
+        hello = describe_request(self.task, relation, trust, bounds)
+        replies = self._ask(list(self._carrier.names), hello, may_miss=0)
         widths = {int(reply.fact("width")) for reply in replies.values()}
         if len(widths) != 1:
             raise FederationError(f"The parties have rows of different widths: {sorted(widths)}.")
@@ -168,11 +239,12 @@ class Federation(RemoteRecords):
         rows = {n: int(r.fact("n_rows")) if is_public else None for n, r in replies.items()}
         keys = {n: str(r.facts.get("key", "")) for n, r in replies.items()}
         self._shared = _Shared(rows, keys, sorted(replies))
+        classes = None if labels is None else Bounds(norm=1.0, labels=labels).label_set(np.empty(0))
+        self._reader = Reader(bounds, as_cells=True, classes=classes)  # rows as they are
         self._maps: tuple[RowMap, ...] = ()
-        self._held = ""
-        self._reader: dict[str, Any] | None = None
+        self._cached_as = ""
         self._watch = watch
-        self._totals = None if totals is None else TotalsFolder(totals)
+        self._totals = None if totals is None else Path(totals)
         if trust == "secure":
             self._agreement("", 0, 1, 0)  # refuses numbers of parties that prove nothing
         number = sum(count for count in rows.values() if count) if is_public else None
@@ -189,6 +261,11 @@ class Federation(RemoteRecords):
         return tuple(self._shared.rounds)
 
     @property
+    def released(self) -> list[NDArray[np.float64]]:
+        """The noisy totals, in their order."""
+        return [total.copy() for total in self._shared.released]
+
+    @property
     def public_rows(self) -> int | None:
         """Records of those who still take part, where their number is public."""
         if self.relation is not Relation.REPLACE_ONE:
@@ -200,10 +277,7 @@ class Federation(RemoteRecords):
         """Follow from the parties: what is set is what they say."""
 
     def variance_of(self, mechanism: Any) -> float:
-        """Variance that the noise of all parties together has in a released sum.
-
-        mechanism (GaussianMechanism): The mechanism of the release.
-        """
+        """Return the variance that the noise of all parties together has in a released sum."""
         enough = self._n_shares if self.trust == "secure" else 1
         return float(mechanism.variance()) * len(self._shared.active) / enough
 
@@ -217,52 +291,39 @@ class Federation(RemoteRecords):
         """Names of the columns of the parties' tables, or the number of columns of their rows."""
         return list(self.bounds.types()) if isinstance(self.bounds, TableBounds) else self.width
 
-    def read_by(self, reader: Reader | BatchReader, width: int) -> Records:
-        """Let each party read its own table, or its rows, as an estimator would.
-
-        reader: How it reads.
-        width: Numbers of a row that it makes.
-        Returns: The same records, read.
-        """
-        bounds = reader.bounds if isinstance(reader, Reader) else reader.estimator.bounds
-        if bounds != self.bounds:
+    def read_by(self, reader: Reader, width: int) -> Records:
+        """Return the records as each party reads its own table, or its rows, by public facts."""
+        if reader.bounds != self.bounds:
             raise FederationError("The estimator reads by other bounds than were agreed on.")
-        if isinstance(reader, Reader):
-            how = {"scaled": reader.scaled, "as_cells": reader.as_cells, "target": reader.target}
-            return self._seen(reader=how, width=width)
-        name = type(reader.estimator).__name__
-        if reader.method not in READERS.get(name, ()):
-            raise FederationError(f"Parties do not read as {name} does.")
-        target = getattr(reader.estimator, "target_bounds", None)
-        given = {"estimator": name, "method": reader.method, "target_bounds": target}
-        return self._seen(reader=given, width=width)
+        return self._view(_reader=reader, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
         """Return the records seen through a public map, which is computed at the parties."""
-        return self._seen(maps=(*self._maps, row_map), held="", width=row_map.width)
+        return self._view(_maps=(*self._maps, row_map), _cached_as="", width=row_map.width)
 
     def cache(self) -> Records:
-        """Return the records with their maps computed once and kept at the parties.
-
-        Returns: The same records.
-        """
-        return self._seen(held="rows")
+        """Return the records with their maps computed once and kept at the parties."""
+        return self._view(_cached_as="rows")
 
     def cache_float32(self) -> Records:
-        """Do the same on the grid of `Float32Rows`.
+        """Do the same on the grid of `Float32Rows`."""
+        return self._view(_cached_as="singles")
 
-        Returns: The same records.
-        """
-        return self._seen(held="singles")
+    def _view(self, **changes: Any) -> Self:
+        view = copy.copy(self)
+        vars(view).update(changes)
+        return view
+
+    def _blocks(self) -> Iterator[Block]:
+        raise InvalidInputError("Rows of parties stay where they are; only sums leave them.")
 
     def release(
         self, statistic: Statistic, mechanism: Any, receipt: Receipt
     ) -> NDArray[np.float64]:
         """Let the parties add up a statistic, and return the noisy total.
 
-        statistic: What is added up.
-        mechanism (GaussianMechanism): Whose noise the total carries, at least.
-        receipt: What the fit has to pay for; each party pays it from its own ledger.
+        The total carries the noise of the mechanism at least; each party pays what the receipt
+        says from its own ledger.
         """
         if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
             raise InvalidInputError(
@@ -271,43 +332,35 @@ class Federation(RemoteRecords):
             )
         if mechanism.sensitivity < self.sensitivity(statistic):
             raise InvalidInputError("The mechanism is made for a smaller sensitivity.")
-        run = self._run(receipt)
-        settings, arrays = self._asked(statistic, mechanism)
+        shared, run = self._shared, self._run(receipt)
+        arrays: dict[str, NDArray[Any]] = {}
+        settings = pack(
+            {
+                "maps": self._maps,
+                "statistic": statistic,
+                "mechanism": mechanism,
+                "relation": self.relation,
+                "max_rows": self.max_rows,
+                "kept": self._cached_as,
+                "reader": self._reader,
+            },
+            arrays,
+        )
         receipt.charge(mechanism.event())
-        self._shared.traffic = Traffic()
+        shared.sent, shared.received, shared.since = {}, {}, time.monotonic()
         asked = [run.name, run.number, self.trust, sum_digest(settings, arrays)]
-        asked += [sorted(self._shared.rows), self.colluding, self.dropouts]
-        total = self._released_before(asked, statistic)
+        asked += [sorted(shared.rows), self.colluding, self.dropouts]
+        total = self._total_of_earlier_run(asked, statistic)
         if total is None:
-            total = (
-                self._noisy_total(run, settings, arrays, statistic)
-                if self.trust == "noisy"
-                else self._secure_total(run, settings, arrays, statistic, mechanism)
-            )
-            if self._totals is not None:
-                self._totals.keep(asked, total, asdict(self._shared.rounds[-1]))
+            if self.trust == "noisy":
+                total = self._noisy_total(run, settings, arrays, statistic)
+            else:
+                total = self._secure_total(run, settings, arrays, statistic, mechanism)
+            self._keep(asked, total)
         run.number += 1
         receipt.only_if(*self.conditions)
-        self._shared.released.append(total)
+        shared.released.append(total)
         return total.copy()
-
-    def _released_before(
-        self, asked: Sequence[Any], statistic: Statistic
-    ) -> NDArray[np.float64] | None:
-        """Return the total of a fit that was interrupted: it is the release, and no second one."""
-        found = None if self._totals is None else self._totals.find(asked, statistic.shape)
-        if found is None:
-            return None
-        total, facts = found
-        noted = SumRound(**{**facts, "included": tuple(facts["included"])})
-        self._shared.active = [each for each in self._shared.active if each in noted.included]
-        self._shared.rounds.append(noted)
-        return total
-
-    @property
-    def released(self) -> list[NDArray[np.float64]]:
-        """The noisy totals, in their order."""
-        return [total.copy() for total in self._shared.released]
 
     def to_dict(self, guarantee: Guarantee) -> dict[str, Any]:
         """Return what happened as plain JSON: who took part, what was seen, who paid what.
@@ -345,20 +398,21 @@ class Federation(RemoteRecords):
         of_sums = (each.format(colluding=self.colluding) for each in SECURE_CONDITIONS)
         return (*first, *of_sums, *self._carrier.conditions)
 
-    # Requests ---------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------
 
-    def _described(self, relation: str) -> dict[str, Reply]:
-        request = described(self.task, relation, self.trust, self.bounds)
-        return self._answers(list(self._carrier.names), request, may_miss=0)
-
-    def _answers(
+    def _ask(
         self, names: Sequence[str], request: Request | Mapping[str, Request], *, may_miss: int
     ) -> dict[str, Reply]:
         """Ask parties, and leave out those that vanish; a refusal ends the run."""
         requests = dict.fromkeys(names, request) if isinstance(request, Request) else request
         replies = self._carrier.ask(requests)
-        if hasattr(self, "_shared"):
-            self._shared.traffic.note(requests, replies)
+        sizes: dict[int, int] = {}  # one request may go to all
+        received, sent = self._shared.received, self._shared.sent
+        for name, each in requests.items():
+            size = sizes.setdefault(id(each), _n_bytes(each.settings, each.arrays))
+            received[name] = received.get(name, 0) + size
+        for name, reply in replies.items():
+            sent[name] = sent.get(name, 0) + _n_bytes(reply.facts, reply.arrays)
         refused = {n: r.refusal for n, r in replies.items() if r.refusal is not None}
         if refused:
             said = "; ".join(f"{name}: {why}" for name, why in sorted(refused.items()))
@@ -378,49 +432,36 @@ class Federation(RemoteRecords):
             run = shared.runs[receipt] = _Run(f"{self.task}/{shared.n_runs}")
             shared.n_runs += 1
             settings = {
-                "events": packed(receipt.events, {}),
-                "bounds": packed(self.bounds, {}),
+                "events": pack(receipt.events, {}),
+                "bounds": pack(self.bounds, {}),
                 "relation": str(self.relation),
             }
-            names = shared.active
-            self._answers(names, Request(run.name, CHECK, settings), may_miss=0)
-            self._answers(names, Request(run.name, BEGIN, settings), may_miss=0)
+            for phase in ("sums.check", "sums.begin"):
+                self._ask(shared.active, Request(run.name, phase, settings), may_miss=0)
         return run
-
-    def _asked(
-        self, statistic: Statistic, mechanism: GaussianMechanism
-    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        arrays: dict[str, NDArray[Any]] = {}
-        asked = {
-            "maps": self._maps,
-            "statistic": statistic,
-            "mechanism": mechanism,
-            "bounds": self.bounds,
-            "relation": self.relation,
-            "max_rows": self.max_rows,
-            "kept": self._held,
-            "reader": self._reader,
-        }
-        return packed(asked, arrays), arrays
 
     def _noisy_total(
         self, run: _Run, settings: dict[str, Any], arrays: dict[str, Any], statistic: Statistic
     ) -> NDArray[np.float64]:
-        request = Request(run.name, f"{RELEASE}.{run.number}", settings, arrays)
-        replies = self._answers(self._shared.active, request, may_miss=self.dropouts)
+        request = Request(run.name, f"sums.release.{run.number}", settings, arrays)
+        replies = self._ask(self._shared.active, request, may_miss=self.dropouts)
         shape = statistic.shape
         if statistic.is_symmetric:
             shape = (*shape[:-2], shape[-1] * (shape[-1] + 1) // 2)
         sums = [reply.array("released", shape) for reply in replies.values()]
         self._note(statistic, sums[0].size, replies, "its noisy sum")
-        total = np.sum(sums, axis=0)  # post-processing of what everybody may see
-        return _mirrored(total, statistic.shape) if statistic.is_symmetric else total
+        total = np.asarray(np.sum(sums, axis=0))  # post-processing of what everybody may see
+        if not statistic.is_symmetric:
+            return total
+        rows, columns = np.triu_indices(statistic.shape[-1])
+        matrices = np.zeros(statistic.shape)
+        matrices[..., rows, columns] = matrices[..., columns, rows] = total
+        return matrices
 
     def _agreement(
         self, task: str, number: int, size: int, largest: int, about: str = ""
     ) -> Agreement:
         shared = self._shared
-        gone = len(shared.rows) - len(shared.active)
         return Agreement(
             task=task,
             number=number,
@@ -429,7 +470,7 @@ class Federation(RemoteRecords):
             largest=largest,
             statistic=about,
             colluding=self.colluding,
-            dropouts=self.dropouts - gone,
+            dropouts=self.dropouts - (len(shared.rows) - len(shared.active)),
         )
 
     def _secure_total(
@@ -440,90 +481,106 @@ class Federation(RemoteRecords):
         statistic: Statistic,
         mechanism: GaussianMechanism,
     ) -> NDArray[np.float64]:
+        """Carry the five messages of a secure sum to each party."""
         share = GaussianShareMechanism(mechanism, self._n_shares)
         size = sent_size(statistic)
         largest = share.largest(statistic.size, statistic.max_term * self.max_rows)
         about = sum_digest(settings, arrays)
+
+        def step(phase: str, names: Iterable[str], **more: Any) -> dict[str, Reply]:
+            """Carry one step; what is a function is asked for by name."""
+            asked = {"agreement": pack(agreement, {}), "session": session}
+            brought = arrays if phase == "mask" else {}
+            requests = {}
+            for name in names:
+                own = {key: each(name) if callable(each) else each for key, each in more.items()}
+                phase_of_sum = f"sums.{phase}.{run.number}"
+                requests[name] = Request(run.name, phase_of_sum, {**asked, **own}, brought)
+            lost = len(agreement.parties) - len(requests)
+            return self._ask(list(requests), requests, may_miss=agreement.dropouts - lost)
+
         for _ in range(self.dropouts + 1):
             agreement = self._agreement(run.name, run.number, size, largest, about)
-            session, staying = self._begun(run, agreement)
-            if len(staying) == len(agreement.parties):
+            sums, session = SumCoordinator(agreement), secrets.token_hex(8)
+            found = step("advertise", agreement.parties)
+            sums.adverts = {name: reply.fact("advert") for name, reply in found.items()}
+            if len(found) == len(agreement.parties):
                 break
-            self._shared.active = staying  # nothing was added up: agree anew without the others
-        cells, included = self._masked_total(run, session, settings, arrays)
+            self._shared.active = sorted(found)  # nothing was added up: agree without the others
+        found = step("share", sums.adverts, adverts=sums.adverts)
+        sums.boxes = {name: reply.fact("boxes") for name, reply in found.items()}
+        found = step("mask", found, boxes=sums.boxes_for, sum=settings)
+        sums.masked = {name: reply.array("words", (size,), "u") for name, reply in found.items()}
+        included = sums.included()
+        found = step("confirm", included, included=included)
+        signatures = {name: reply.fact("signature") for name, reply in found.items()}
+        found = step("reveal", found, signatures=signatures)
+        cells = sums.total({name: reply.fact("shares") for name, reply in found.items()})
         self._note(statistic, size, included, "nothing but the total")
         return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
 
-    def _step(
-        self, run: _Run, session: _Session, step: str, names: Iterable[str], **more: Any
-    ) -> dict[str, Reply]:
-        """Carry one step of a secure sum; what is a function is asked for by name."""
-        agreement, arrays = session.sums.agreement, more.pop("arrays", {})
-        about = {"agreement": packed(agreement, {}), "session": session.name}
-        requests = {}
-        for name in names:
-            own = {key: each(name) if callable(each) else each for key, each in more.items()}
-            phase = f"sums.{step}.{run.number}"
-            requests[name] = Request(run.name, phase, {**about, **own}, arrays)
-        lost = len(agreement.parties) - len(requests)
-        return self._answers(list(requests), requests, may_miss=agreement.dropouts - lost)
-
-    def _begun(self, run: _Run, agreement: Agreement) -> tuple[_Session, list[str]]:
-        """Begin a session: everybody's keys, or the names of those who still answer."""
-        session = _Session(SumCoordinator(agreement))
-        found = self._step(run, session, "advertise", agreement.names)
-        session.sums.adverts = {name: reply.fact("advert") for name, reply in found.items()}
-        return session, sorted(found)
-
-    def _masked_total(
-        self, run: _Run, session: _Session, asked: dict[str, Any], arrays: dict[str, Any]
-    ) -> tuple[NDArray[np.int64], list[str]]:
-        """Carry the other messages of a secure sum."""
-        sums = session.sums
-        found = self._step(run, session, "share", sums.adverts, adverts=sums.adverts)
-        sums.boxes = {name: reply.fact("boxes") for name, reply in found.items()}
-        found = self._step(
-            run, session, "mask", found, boxes=sums.boxes_for, sum=asked, arrays=arrays
-        )
-        size = (sums.agreement.size,)
-        sums.masked = {name: reply.array("words", size, "u") for name, reply in found.items()}
-        included = sums.included()
-        found = self._step(run, session, "confirm", included, included=included)
-        signatures = {name: reply.fact("signature") for name, reply in found.items()}
-        found = self._step(run, session, "reveal", found, signatures=signatures)
-        total = sums.total({name: reply.fact("shares") for name, reply in found.items()})
-        return total, included
-
     def _note(self, statistic: Statistic, size: int, included: Iterable[str], seen: str) -> None:
         """Write a sum down; those who vanished in it are not asked again."""
-        self._shared.active = sorted(included)
-        self._shared.rounds.append(
-            SumRound(
-                type(statistic).__name__,
-                size,
-                tuple(self._shared.active),
-                seen,
-                **self._shared.traffic.most(),
-            )
-        )
+        shared = self._shared
+        shared.active = sorted(included)
+        sent, received = (max(each.values(), default=0) for each in (shared.sent, shared.received))
+        seconds = round(time.monotonic() - shared.since, 3)
+        kind, names = type(statistic).__name__, tuple(shared.active)
+        shared.rounds.append(SumRound(kind, size, names, seen, sent, received, seconds))
         if self._watch is not None:
-            self._watch(self._shared.rounds[-1])
+            self._watch(shared.rounds[-1])
 
-    def _seen(self, **changes: Any) -> Self:
-        view = copy.copy(self)
-        view._maps = changes.get("maps", self._maps)
-        view._held = changes.get("held", self._held)
-        view._reader = changes.get("reader", self._reader)
-        view.width = changes.get("width", self.width)
-        return view
+    # Totals ---------------------------------------------------------------------------------------
+    # A secure sum is made once: its parties sign one list and reveal once. A coordinator that is
+    # killed after some sums would have to begin a new task, which costs its budget again. So each
+    # total is written down under what was asked, and a fit of the same name takes it from there.
 
-    def _blocks(self) -> Iterator[Block]:
-        raise InvalidInputError("Rows of parties stay where they are; only sums leave them.")
+    def _total_path(self, asked: Sequence[Any]) -> Path | None:
+        if self._totals is None:
+            return None
+        self._totals.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(list(asked), sort_keys=True, allow_nan=False).encode()
+        return self._totals / f"{hashlib.sha256(text).hexdigest()[:32]}.npz"
+
+    def _total_of_earlier_run(
+        self, asked: Sequence[Any], statistic: Statistic
+    ) -> NDArray[np.float64] | None:
+        """Return the total of a fit that was interrupted: it is the release, and no second one."""
+        path = self._total_path(asked)
+        if path is None or not path.exists():
+            return None
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as members:
+                total, facts = members["total"], json.loads(members["facts"].tobytes())
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            total, facts = np.empty(0), {}
+        if total.shape != statistic.shape or not np.isfinite(total).all():
+            raise FederationError(
+                f"The stored total '{path}' is damaged. Remove it only if its sum can be made "
+                "again; otherwise begin a task under another name."
+            )
+        noted = SumRound(**{**facts, "included": tuple(facts["included"])})
+        self._shared.active = [each for each in self._shared.active if each in noted.included]
+        self._shared.rounds.append(noted)
+        return np.asarray(total, dtype=np.float64)
+
+    def _keep(self, asked: Sequence[Any], total: NDArray[np.float64]) -> None:
+        """Write a total down as soon as it is known."""
+        path = self._total_path(asked)
+        if path is not None:
+            facts = json.dumps(asdict(self._shared.rounds[-1])).encode()
+            with atomic_write(path) as file:
+                np.savez(file, total=total, facts=np.frombuffer(facts, np.uint8))
 
 
-def _mirrored(triangles: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    rows, columns = np.triu_indices(shape[-1])
-    matrices = np.zeros(shape)
-    matrices[..., rows, columns] = triangles
-    matrices[..., columns, rows] = triangles
-    return matrices
+def describe_request(
+    task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None
+) -> Request:
+    """Return the first request to a party: who is there, and what is public about its rows."""
+    is_table = isinstance(bounds, TableBounds)
+    settings = {"relation": str(Relation(relation)), "trust": trust, "table": is_table}
+    return Request(task, "sums.describe", settings)
+
+
+def _n_bytes(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> int:
+    return len(json.dumps(dict(facts))) + sum(each.nbytes for each in arrays.values())

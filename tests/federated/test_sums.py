@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
@@ -15,25 +17,30 @@ from sfumato import (
     Bounds,
     Fabricator,
     Ledger,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateAffineHullClassifier,
+    PrivateDensity,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
+    PrivateLinearRegressor,
     PrivateMoments,
     PrivatePCA,
+    TableBounds,
 )
 from sfumato.exceptions import (
-    BudgetExceededError,
     FederationError,
     InvalidInputError,
     LedgerError,
 )
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
-from sfumato.federated.schema import packed
-from sfumato.federated.sums import BEGIN, DESCRIBE, RELEASE
+from sfumato.federated.schema import SUM, pack, read_request, require_safe
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
-from sfumato.privacy.guarantee import Status
+from sfumato.models.additive_rows import HatRows, HatSums, PairRows, PublicColumns, Sides
+from sfumato.models.base import Reader
+from sfumato.privacy.guarantee import Relation, Status
 from sfumato.sums import (
     ArrayRecords,
     ClassCounts,
@@ -41,17 +48,34 @@ from sfumato.sums import (
     MeanAndSquares,
     SecondMoment,
 )
-from sfumato.sums.gradients import GradientSum
+from sfumato.sums.counts import (
+    EDGES,
+    FAN_OUT,
+    CountTables,
+    PlaceCounts,
+    PlaceTree,
+    agreeing_counts,
+    cuts_by_counts,
+)
+from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
-from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, IntoUnitCube, LinearRows, Projected
+from sfumato.sums.maps import (
+    BesideTarget,
+    Centred,
+    IntoUnitBall,
+    IntoUnitCube,
+    LinearRows,
+    Projected,
+)
 from sfumato.sums.statistics import Parts
-from sfumato.tables.encoder import TableEncoder
+from sfumato.synthetic.cells import ColumnCells, TableCells
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400], Y[:400]
 BOUNDS = Bounds(norm=80.0, labels=range(10))
 TRUSTS = ("noisy", "secure")
 BALL = IntoUnitBall(BOUNDS, 64)
+READER = Reader(BOUNDS, as_cells=True, classes=np.arange(10))
 TINY = Bounds(lower=[-1e-3] * 64, upper=[1e-3] * 64)  # rows scaled to it leave the unit ball
 
 
@@ -217,7 +241,7 @@ class Losing:
 
 
 @pytest.mark.parametrize(
-    "case", [("noisy", f"{RELEASE}.1"), ("secure", "sums.mask.1"), ("secure", "sums.reveal.1")]
+    "case", [("noisy", "sums.release.1"), ("secure", "sums.mask.1"), ("secure", "sums.reveal.1")]
 )
 def test_a_party_that_vanishes_is_left_out(case: tuple[str, str], tmp_path: Path) -> None:
     trust, step = case
@@ -237,7 +261,9 @@ def test_a_party_that_vanishes_is_left_out(case: tuple[str, str], tmp_path: Path
 
 def test_more_missing_parties_than_agreed_end_the_fit(tmp_path: Path) -> None:
     for trust in TRUSTS:
-        lost = dict.fromkeys(("party-1", "party-3"), RELEASE if trust == "noisy" else "sums.mask")
+        lost = dict.fromkeys(
+            ("party-1", "party-3"), "sums.release" if trust == "noisy" else "sums.mask"
+        )
         carrier = Losing(parties_in(tmp_path / trust), lost)
         federation = Federation(carrier, bounds=BOUNDS, trust=trust, colluding=0, dropouts=1)
         with pytest.raises(FederationError, match="party-1, party-3 did not answer"):
@@ -316,18 +342,17 @@ def begun(
 ) -> tuple[Party, dict[str, Any]]:
     party = Party.of_rows("one", X, Y, folder, terms=Terms(BOUNDS, max_epsilon=100.0), **options)
     settings = {
-        "events": packed([mechanism.event()], {}),
-        "bounds": packed(BOUNDS, {}),
+        "events": pack([mechanism.event()], {}),
+        "bounds": pack(BOUNDS, {}),
         "relation": "replace_one",
     }
-    assert party.answer(Request("t", BEGIN, settings)).refusal is None
+    assert party.answer(Request("t", "sums.begin", settings)).refusal is None
     return party, {
-        "mechanism": packed(mechanism, {}),
-        "bounds": packed(BOUNDS, {}),
+        "mechanism": pack(mechanism, {}),
         "relation": "replace_one",
         "max_rows": 400,
         "kept": "",
-        "reader": None,
+        "reader": pack(READER, {}),
     }
 
 
@@ -342,11 +367,11 @@ def asked_for(
     arrays: dict[str, Any] = {}
     record = {
         **settings,
-        "maps": packed(tuple(maps), arrays),
-        "statistic": packed(statistic, arrays),
+        "maps": pack(tuple(maps), arrays),
+        "statistic": pack(statistic, arrays),
         **changes,
     }
-    return party.answer(Request("t", f"{RELEASE}.{number}", record, arrays)).refusal
+    return party.answer(Request("t", f"sums.release.{number}", record, arrays)).refusal
 
 
 def test_a_party_refuses_maps_that_would_break_the_sensitivity(tmp_path: Path) -> None:
@@ -364,7 +389,6 @@ def test_a_party_refuses_maps_that_would_break_the_sensitivity(tmp_path: Path) -
         ((BALL, LinearRows(64, False, wide)), "lengthens rows"),
         ((BALL, LinearRows(64, False, radius=-1.0)), "'radius' must be a number"),
         ((BALL, IntoUnitCube(TINY, 64), LinearRows(64, False)), "by their bounds first"),
-        ((BALL, Encoded(TableEncoder(TINY), 64), LinearRows(64, False)), "by their bounds first"),
     ):
         assert why in str(asked_for(party, settings, maps, second))
     assert asked_for(party, settings, (BALL,), second) is None  # nothing of it was stored
@@ -381,8 +405,8 @@ def test_a_party_draws_no_more_than_was_paid_for(tmp_path: Path) -> None:
     assert "was not asked to pay" in str(said)
     said = asked_for(party, settings, (BALL,), second, number=3)
     assert "Sum 2 comes before sum 3" in str(said)
-    asked = {"maps": [], "statistic": packed(ClassCounts(10), {})}
-    other = party.answer(Request("u", f"{RELEASE}.0", {**settings, **asked}))
+    asked = {"maps": [], "statistic": pack(ClassCounts(10), {})}
+    other = party.answer(Request("u", "sums.release.0", {**settings, **asked}))
     assert "has not agreed to the task" in str(other.refusal)
 
 
@@ -390,13 +414,13 @@ def test_a_party_draws_no_sum_again_under_another_name(tmp_path: Path) -> None:
     """A phase that looks like the first sum would be paid by the same event, again and again."""
     party, settings = begun(tmp_path, GaussianMechanism(2.5, 1.0))
     arrays: dict[str, Any] = {}
-    asked = {"maps": packed((BALL,), arrays), "statistic": packed(SecondMoment(64), arrays)}
-    first = party.answer(Request("t", f"{RELEASE}.0", {**settings, **asked}, arrays))
+    asked = {"maps": pack((BALL,), arrays), "statistic": pack(SecondMoment(64), arrays)}
+    first = party.answer(Request("t", "sums.release.0", {**settings, **asked}, arrays))
     assert first.refusal is None
     for tail in ("00", "0x", "-0", "+0", "0.0", "\u0660", "\u00b2", " 0", "", "False", "1" * 99):
-        said = party.answer(Request("t", f"{RELEASE}.{tail}", {**settings, **asked}, arrays))
+        said = party.answer(Request("t", f"sums.release.{tail}", {**settings, **asked}, arrays))
         assert "phase is not known" in str(said.refusal)
-    for phase in (f"{RELEASE}Z", RELEASE):
+    for phase in ("sums.releaseZ", "sums.release"):
         said = party.answer(Request("t", phase, {**settings, **asked}, arrays))
         assert "phase is not known" in str(said.refusal)
 
@@ -406,7 +430,7 @@ def test_a_sum_keeps_to_what_its_task_was_begun_with(tmp_path: Path) -> None:
     party, settings = begun(tmp_path, GaussianMechanism(1.001, 1.0))
     for changes in (
         {"relation": "add_or_remove_one"},
-        {"bounds": packed(Bounds(norm=1.0, labels=range(10)), {})},
+        {"reader": pack(replace(READER, bounds=Bounds(norm=1.0, labels=range(10))), {})},
     ):
         said = asked_for(party, settings, (BALL,), SecondMoment(64), **changes)
         assert "other terms" in str(said)
@@ -416,6 +440,9 @@ class _Unread:
     """Rows that tell whether anybody has read them beyond their shape."""
 
     shape = X.shape
+
+    def __len__(self) -> int:
+        return len(X)
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise AssertionError("rows were read")
@@ -431,7 +458,7 @@ def test_a_sum_that_fails_for_some_labels_asks_for_them(labels: list[int], tmp_p
     for place, statistic in enumerate([*statistics, gradient, few, SecondMoment(63)]):
         party, settings = begun(tmp_path / str(place), GaussianMechanism(3.0, 1.0))
         rows = _Unread() if place % 2 else X
-        party.sums.load = lambda rows=rows: (rows, np.resize(labels, len(X)))  # type: ignore[misc]
+        party.load = lambda rows=rows: (rows, np.resize(labels, len(X)))
         said = asked_for(party, settings, (BALL,), statistic)
         assert said is not None
         assert said == asked_for(party, settings, (BALL,), statistic)
@@ -455,12 +482,14 @@ def test_a_party_refuses_noise_for_a_smaller_sensitivity(tmp_path: Path) -> None
     party, settings = begun(tmp_path, mechanism)
     said = asked_for(party, settings, (BALL,), SecondMoment(64))
     assert "smaller sensitivity" in str(said)
-    other = packed(GaussianMechanism(2.5, 1.0), {})  # as much noise per sensitivity
+    other = pack(GaussianMechanism(2.5, 1.0), {})  # as much noise per sensitivity
     assert asked_for(party, settings, (BALL,), SecondMoment(64), mechanism=other) is None
 
 
 def test_a_party_hides_the_number_of_its_rows(tmp_path: Path) -> None:
-    request = Request("t", DESCRIBE, {"relation": "replace_one", "trust": "noisy", "table": False})
+    request = Request(
+        "t", "sums.describe", {"relation": "replace_one", "trust": "noisy", "table": False}
+    )
     terms = Terms(BOUNDS, relation="add_or_remove_one")
     party = Party.of_rows("one", X, Y, tmp_path / "terms", terms=terms)
     assert "does not reveal the number" in str(party.answer(request).refusal)
@@ -469,7 +498,7 @@ def test_a_party_hides_the_number_of_its_rows(tmp_path: Path) -> None:
     party = Party.of_rows("one", X, Y, tmp_path / "ledger", ledger=ledger.dataset("rows"))
     assert "does not reveal the number" in str(party.answer(request).refusal)
     asked = {"relation": "add_or_remove_one", "trust": "noisy", "table": False}
-    other = Request("t", DESCRIBE, asked)
+    other = Request("t", "sums.describe", asked)
     assert party.answer(other).facts == {"width": 64}
 
 
@@ -508,11 +537,345 @@ def test_no_row_is_in_any_message(tmp_path: Path) -> None:
     assert all(array.dtype == np.uint64 for array in seen)
 
 
-def test_a_budget_that_is_too_small_raises_before_the_parties_are_asked(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "l.db")
-    budget = ledger.create("coordinator", epsilon=0.1, delta=1e-5)
-    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS, ledger=budget)
-    federation = Federation(parties_in(tmp_path, 3), bounds=BOUNDS)
-    with pytest.raises(BudgetExceededError):
-        model.fit(federation)
-    assert federation.rounds == ()
+MODEL = PrivateGaussianClassifier(
+    n_components=10, gaussians_per_class=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS
+)
+
+
+class Interrupted(Losing):
+    """A coordinator that is killed when it is about to ask for a step."""
+
+    def __init__(self, parties: list[Party], step: str) -> None:
+        super().__init__(parties, {})
+        self.step = step
+
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        if any(each.phase.startswith(self.step) for each in requests.values()):
+            raise KeyboardInterrupt
+        return super().ask(requests)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_an_interrupted_fit_goes_on_and_costs_nobody_twice(trust: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    for number in range(4):
+        ledger.create(f"party-{number}", epsilon=30.0, delta=1e-5)
+    given: dict[str, Any] = {"bounds": BOUNDS, "trust": trust, "task": "t", "colluding": 0}
+    given["totals"] = tmp_path / "totals"
+    step = "sums.release.1" if trust == "noisy" else "sums.advertise.1"
+    parties = parties_in(tmp_path / "parties", 4, ledger=ledger.dataset)
+    first = Federation(Interrupted(parties, step), **given)
+    with pytest.raises(KeyboardInterrupt):
+        MODEL.fit(first)
+    assert len(first.rounds) == 1
+    parties = parties_in(tmp_path / "parties", 4, ledger=ledger.dataset)  # all started anew
+    again = Federation(parties, **given)
+    found = MODEL.fit(again)
+    assert len(again.rounds) == 3
+    np.testing.assert_array_equal(again.released[0], first.released[0])
+    assert all(29.9 < ledger.dataset(f"party-{n}").spent() <= 30.0 for n in range(4))
+    third = Federation(parties, **given)  # all of it from the folder: nobody is asked for sums
+    np.testing.assert_array_equal(MODEL.fit(third).means_, found.means_)
+
+
+def test_totals_of_other_terms_are_not_taken(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"bounds": BOUNDS, "task": "t", "totals": tmp_path / "totals"}
+    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
+    model.fit(Federation(parties_in(tmp_path / "p", 3), **given))
+    (stored,) = (tmp_path / "totals").iterdir()
+    other = PrivatePCA(n_components=2, epsilon=2.0, delta=1e-5, bounds=BOUNDS)
+    with pytest.raises(FederationError, match="other settings"):
+        other.fit(Federation(parties_in(tmp_path / "p", 3), **given))
+    stored.write_bytes(stored.read_bytes()[:-40])
+    with pytest.raises(FederationError, match="is damaged"):
+        model.fit(Federation(parties_in(tmp_path / "p", 3), **given))
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_parties_of_all_sizes_and_with_few_classes_add_up(trust: str, tmp_path: Path) -> None:
+    parts = [np.flatnonzero(Y == 3), np.array([0]), np.flatnonzero(Y != 3)[1:]]
+    parties = [
+        Party.of_rows(
+            f"p{i}", X[part], Y[part], tmp_path / str(i), terms=Terms(BOUNDS, np.inf, colluding=0)
+        )
+        for i, part in enumerate(parts)
+    ]
+    records = Federation(parties, bounds=BOUNDS, trust=trust, colluding=0)
+    rows = np.concatenate(parts)
+    assert records.public_rows == len(rows)
+    statistic, mechanism = ClassMoments(10, 64, 0.5), GaussianMechanism(2.5, 2.0**-16)
+    found = records.mapped(BALL).release(statistic, mechanism, prepay(None, mechanism.event()))
+    central = ArrayRecords(X[rows], Y[rows].astype(np.intp), relation="replace_one").mapped(BALL)
+    exact = central.release(statistic, mechanism, prepay(None, mechanism.event()))
+    assert np.abs(found - exact).max() < 2e-3
+
+
+def test_what_a_sum_costs_is_counted_with_keys_and_shares(tmp_path: Path) -> None:
+    records = Federation(parties_in(tmp_path, 5), bounds=BOUNDS, trust="secure", colluding=0)
+    PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS).fit(records)
+    (each,) = records.rounds
+    words = 8 * 64 * 65 // 2
+    assert words + 1000 < each.sent < words + 20_000  # its numbers, keys and shares for four
+    assert each.received > 1000
+    assert each.seconds > 0
+
+
+N = 1500
+TABLE_BOUNDS = TableBounds.from_dict(
+    {
+        "age": {"lower": 0, "upper": 120, "missing": True},
+        "town": ["Ghent", "Ypres", "Bruges"],
+        "income": {"lower": 0, "upper": 1e6},
+        "ill": ["no", "yes"],
+    },
+    target="ill",
+)
+
+
+def messy_table() -> pd.DataFrame:
+    rng = np.random.RandomState(0)
+    age = rng.uniform(18, 90, N)
+    town = rng.choice(["Ghent", "Ypres", "Bruges"], N, p=[0.5, 0.3, 0.2])
+    ill = age / 90 + (town == "Ypres") + rng.normal(0, 0.3, N) > 1.0
+    income = np.exp(rng.normal(10, 1, N)) * (rng.uniform(size=N) > 0.2)
+    age[::97] = np.nan
+    town[::53] = "Antwerp"  # which is no category
+    return pd.DataFrame(
+        {"age": age, "town": town, "income": income, "ill": np.where(ill, "yes", "no")}
+    )
+
+
+TABLE = messy_table()
+
+
+def table_federation(folder: Path, trust: str, n_parties: int = 3, **options: Any) -> Federation:
+    parties = [
+        Party.of_table(
+            f"p{i}",
+            TABLE.iloc[i::n_parties],
+            folder / f"{trust}-{i}",
+            bounds=TABLE_BOUNDS,
+            terms=Terms(table=TABLE_BOUNDS, max_epsilon=100.0, colluding=0),
+        )
+        for i in range(n_parties)
+    ]
+    return Federation(parties, bounds=TABLE_BOUNDS, trust=trust, colluding=0, **options)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_an_additive_model_over_tables_of_parties(trust: str, tmp_path: Path, noise: None) -> None:
+    given = {
+        "epsilon": 20.0,
+        "delta": 1e-5,
+        "bounds": TABLE_BOUNDS,
+        "n_steps": 8,
+        "knots": "private",
+    }
+    records = table_federation(tmp_path, trust)
+    model = PrivateAdditiveClassifier(**given, interactions=True).fit(records)
+    central = PrivateAdditiveClassifier(**given, interactions=True).fit(TABLE)
+    assert model.score(TABLE, TABLE["ill"]) > central.score(TABLE, TABLE["ill"]) - 0.05
+    assert "each person has records at one party only" in model.guarantee_.conditions
+    asked = [each.statistic for each in records.rounds]
+    assert asked[:4] == ["PlaceTree", "HatSums", "CountTables", "SecondMoment"]
+    assert asked.count("GradientSum") == 8
+    assert model.knots_.shape == central.knots_.shape
+    assert list(model.feature_names_in_) == ["age", "town", "income"]
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_label_tree_over_tables_of_parties(trust: str, tmp_path: Path, noise: None) -> None:
+    records = table_federation(tmp_path, trust)
+    model = Fabricator(epsilon=20.0, delta=1e-5, bounds=TABLE_BOUNDS, random_state=0).fit(records)
+    assert model.method_ == "tree"
+    made, labels = model.fabricate(4000)
+    ages = made.to_pandas()["age"]
+    assert abs(ages.median() - TABLE["age"].median()) < 4
+    assert abs((labels == "yes").mean() - (TABLE["ill"] == "yes").mean()) < 0.05
+    assert [each.statistic for each in records.rounds][:3] == [
+        "PlaceTree",
+        "CountTables",
+        "CountTables",
+    ]
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_regressions_and_densities_over_rows_of_parties(
+    trust: str, tmp_path: Path, noise: None
+) -> None:
+    rng = np.random.RandomState(1)
+    X = rng.uniform(size=(900, 2))
+    target = 100 * X[:, 0] + rng.normal(0, 5, 900)
+    box = Bounds(lower=[0, 0], upper=[1, 1])
+
+    def rows(name: str) -> Federation:
+        parties = make_parties(X, target, tmp_path / name, n_parties=3, random_state=0)
+        return Federation(parties, bounds=box, trust=trust, colluding=0)
+
+    given: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-5, "bounds": box}
+    for number, model in enumerate(
+        (
+            PrivateLinearRegressor(target_bounds=(-50.0, 150.0), algorithm="moments", **given),
+            PrivateLinearRegressor(
+                target_bounds=(-50.0, 150.0), algorithm="noisy-gd", n_steps=8, **given
+            ),
+            PrivateAdditiveRegressor(target_bounds=(-50.0, 150.0), n_steps=24, **given),
+        )
+    ):
+        records = rows(f"{trust}-{number}")
+        assert model.fit(records).score(X, target) > 0.6
+        assert len(records.rounds) >= 1
+    density = PrivateDensity(n_cells=4, **given).fit(rows(f"{trust}-density"))
+    central = np.histogram2d(X[:, 0], X[:, 1], bins=4, range=[[0, 1], [0, 1]])[0]
+    assert np.abs(density.cell_counts_[..., 0] - central).max() < 10
+    assert density.guarantee_.delta == 1e-5
+
+
+# Cuts by noisy counts -----------------------------------------------------------------------------
+
+
+def test_counts_of_groups_add_up_and_attain_their_sensitivity() -> None:
+    rows = np.random.RandomState(0).uniform(size=(40, 2))
+    rows[3, 1] = np.nan
+    codes = np.zeros(40, dtype=np.intp)
+    tree = PlaceTree((0, 1))
+    nodes = tree.add_up(rows, codes)
+    cells = PlaceCounts((0, 1)).add_up(rows, codes)
+    assert nodes.shape == tree.shape
+    np.testing.assert_array_equal(nodes[:, FAN_OUT + FAN_OUT**2 :][:, : cells.shape[1]], cells)
+    assert nodes[0, :FAN_OUT].sum() == 40
+    assert nodes[1, :FAN_OUT].sum() == 39
+    far = np.array([[0.0, 0.0]]), np.array([[1.0, 1.0]])
+    one, other = (tree.add_up(each, codes[:1]) for each in far)
+    replaced, added = (tree.term_sensitivity(each) for each in Relation)
+    assert np.linalg.norm(one - other) == pytest.approx(replaced, rel=1e-12)
+    assert np.linalg.norm(one) == pytest.approx(added, rel=1e-12)
+
+
+def test_agreeing_counts_are_those_of_least_squares() -> None:
+    nodes = np.random.RandomState(0).normal(size=(2, PlaceTree((0, 1)).shape[1]))
+    cells = agreeing_counts(nodes)
+    groups = cells.reshape(2, -1, FAN_OUT).sum(axis=2)
+    top = groups.reshape(2, -1, FAN_OUT).sum(axis=2)
+    left = nodes - np.hstack([top, groups, cells])
+    above, middle, below = np.split(left, [FAN_OUT, FAN_OUT + FAN_OUT**2], axis=1)
+    # The normal equations: what is left adds up to nothing along the path of every cell.
+    path = below + np.repeat(middle, FAN_OUT, axis=1) + np.repeat(above, FAN_OUT**2, axis=1)
+    assert np.abs(path).max() < 1e-9
+
+
+def test_cuts_without_noise_are_quantiles() -> None:
+    rows = np.random.RandomState(0).beta(2, 5, size=(20_000, 1))
+    nodes = PlaceTree((0,)).add_up(rows, np.zeros(20_000, dtype=np.intp))
+    cuts = cuts_by_counts(nodes, 3)[0]
+    found = EDGES[cuts.astype(int) - 1]
+    np.testing.assert_allclose(found, np.quantile(rows, np.arange(1, 8) / 8), atol=1e-3)
+    same = PlaceTree((0,)).add_up(np.full((50, 1), 0.3), np.zeros(50, dtype=np.intp))
+    cuts = cuts_by_counts(same, 2)[0]
+    assert np.isnan(cuts[1:]).all()  # one cut, above the only cell that counts
+    assert np.isnan(cuts_by_counts(np.zeros_like(same), 2)).sum() >= 2
+
+
+# Requests that a party refuses --------------------------------------------------------------------
+
+BOX = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0], labels=[0, 1])
+COLUMNS = PublicColumns(("a", "b"), (0.0, 0.0), (1.0, 1.0), (None, None))
+CELLS = ColumnCells("a", 0, 0.0, 1.0, False, None, False)
+HATS = HatRows(COLUMNS, np.array([[0.0, 0.5, 1.0], [0.0, 0.2, 1.0]]))
+
+
+def refusal(maps: tuple[Any, ...], statistic: Any) -> str:
+    """What a party says of a sum, from the request alone."""
+    arrays: dict[str, Any] = {}
+    asked = {
+        "maps": maps,
+        "statistic": statistic,
+        "mechanism": GaussianMechanism(3.0, 1.0),
+        "relation": Relation.REPLACE_ONE,
+        "max_rows": 10,
+        "kept": "",
+        "reader": Reader(BOX, classes=np.array([0, 1])),
+    }
+    request = Request("t", "sums.release.0", pack(asked, arrays), arrays)
+    try:
+        found = read_request(request, None).settings
+        require_safe(found["maps"], found["statistic"], relation=found["relation"], n_classes=2)
+    except FederationError as error:
+        return str(error)
+    return ""
+
+
+def test_a_party_refuses_other_classes_than_its_records_have() -> None:
+    """A sum that fails for records of class 1 only would tell that there is one."""
+    ball = IntoUnitBall(BOX, 2)
+    assert refusal((), ClassCounts(2)) == ""
+    assert "has 1 classes" in refusal((), ClassCounts(1))
+    assert "has 1 classes" in refusal((ball,), ClassMoments(1, 2, 0.5))
+    wrong = Parts(np.zeros((1, 2)), np.zeros((1, 2, 1)))
+    assert "parts do not fit" in refusal((ball,), ClassMoments(2, 2, 0.5, wrong))
+
+
+def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
+    second = SecondMoment(6)
+    assert refusal((HATS,), second) == ""
+    flat = HatRows(COLUMNS, np.array([[0.0, 0.0, 1.0], [0.0, 0.2, 1.0]]))
+    empty = HatRows(PublicColumns(("a", "b"), (0.0, 1.0), (1.0, 1.0), (None, None)), HATS.knots)
+    pairs = np.array([[0, 1]])
+    for maps, statistic, why in (
+        ((flat,), second, "knots must ascend"),
+        ((empty,), second, "ranges are not valid"),
+        ((BesideTarget(HATS, True),), SecondMoment(7), "mapped into the unit ball"),
+        ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "'orders'"),
+        ((PairRows(HATS, np.full(6, 0.1), pairs),), second, "orders or pairs"),
+        ((HATS, Sides(HATS, np.full(6, 0.1), (0, 1))), CountTables((2, 2), ((0, 1),), 2), "orders"),
+        ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
+        ((TableCells((CELLS,), ((0.0, 0.6, 0.3, 1.0),)),), CountTables((3,), ((0,),), 2), "ascend"),
+        ((BesideTarget(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
+        ((COLUMNS,), HatSums(2, 2), "mapped into the unit ball"),
+        ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
+        ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
+        ((BesideTarget(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
+        (
+            (BesideTarget(HATS, True), BesideTarget(LinearRows(6, False), False)),
+            ResidualSum(1.0, np.zeros((1, 6))),
+            "by their bounds first",
+        ),
+    ):
+        assert why in refusal(maps, statistic)
+
+
+def test_parties_read_by_their_own_labels_and_nothing_else() -> None:
+    def read(**given: Any) -> Any:
+        reader = {"bounds": pack(BOX, {}), "scaled": True, "as_cells": False}
+        record = {**reader, "classes": [0, 1], "target": None, **given}
+        return SUM["reader"]({"Reader": record}, None)
+
+    assert read(target=[0.0, 1.0, 0.5, 0.5]).target == (0.0, 1.0, 0.5, 0.5)
+    assert read(classes=None).classes is None
+    plain = pack(Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0]), {})
+    for given in (
+        *({"classes": each} for each in ([0], [1, 0], [0, 1, 2], ["0", "1"], [])),
+        *({"target": each} for each in ([0.0], [1.0, 0.0, 0.5, 0.5], [True, 2.0, 1.0, 1.0])),
+        *({"target": [0.0, 1.0, *each]} for each in ([0.5, 0.4], [0.5, -0.5], [9.0, 1.0])),
+        {"bounds": plain},  # which have no labels
+        {"person": None},
+        {"y": "ill"},
+    ):
+        with pytest.raises(FederationError):
+            read(**given)
+
+
+def test_what_a_party_reads_by_is_what_it_agreed_on(tmp_path: Path) -> None:
+    other = TableBounds.from_dict(
+        {"age": {"lower": 0, "upper": 10}, "ill": ["no", "yes"]}, target="ill"
+    )
+    party = Party.of_table("one", TABLE, tmp_path / "a", bounds=TABLE_BOUNDS)
+    model = PrivateAdditiveClassifier(epsilon=1.0, delta=1e-5, bounds=other, n_steps=2)
+    with pytest.raises(FederationError, match="not those that were agreed on"):
+        model.fit(Federation([party], bounds=other))
+    # The federation has the bounds that were agreed on, the estimator has others.
+    with pytest.raises(FederationError, match="reads by other bounds"):
+        model.fit(Federation([party], bounds=TABLE_BOUNDS))
+    rows = Party.of_rows("rows", np.zeros((5, 2)), np.zeros(5), tmp_path / "b")
+    with pytest.raises(FederationError, match="no table"):
+        Federation([rows], bounds=TABLE_BOUNDS)

@@ -1,1 +1,0 @@
-"""The federated tasks as Flower apps; needs the extra ``sfumato[federated]``."""
