@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -45,13 +45,19 @@ from sfumato.models.hull_search import (
     stored_branch,
     weights,
 )
-from sfumato.models.rows import PRECISIONS, RowsEstimator, RowsTransformer, least_per_class
+from sfumato.models.rows import (
+    PRECISIONS,
+    RowsClassifier,
+    RowsEstimator,
+    RowsTransformer,
+    least_per_class,
+)
 from sfumato.tables.cells import check_choice
 
 SEARCHES = ("exact", "pruned")
 
 
-class _Hull(RowsTransformer, RowsEstimator):
+class _Hull(RowsTransformer):
     """What hulls share: images and distances of points under one or several branches."""
 
     def _branches(self) -> list[Branch]:
@@ -109,23 +115,9 @@ class _OneBranch(_Hull):
     n_layers: int = 1
     hull_: Branch
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the hull of the rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
+    def _fit_rows(self, rows: Array) -> None:
         self.hull_ = fit_branch(
-            self._begin(X),
+            rows,
             n_components=self.n_components,
             n_layers=self.n_layers,
             dtype=self.dtype,
@@ -135,7 +127,6 @@ class _OneBranch(_Hull):
         if isinstance(self, DeepAffineHull):
             self.n_layers_ = len(found)
         self.regularization_ = found if isinstance(self, DeepAffineHull) else float(found[0])
-        return self
 
 
 @dataclass(eq=False, repr=False)
@@ -380,24 +371,9 @@ class WideAffineHull(_Hull, _ManyBranches):
         "branch_": integers(None, below="b"),
     }
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Cut the rows into branches and learn each.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        (hull,) = self._fit_branches(self._begin(X))
+    def _fit_rows(self, rows: Array) -> None:
+        (hull,) = self._fit_branches(rows)
         self.branches_, self.branch_ = hull.branches_, hull.branch_
-        return self
 
     def _branches(self) -> list[Branch]:
         return self.branches_
@@ -434,7 +410,7 @@ def wide_hull(
 
 
 @dataclass(eq=False, repr=False)
-class AffineHullClassifier(ClassifierMixin, _ManyBranches):
+class AffineHullClassifier(RowsClassifier, _ManyBranches):
     r"""Assign a point the label of the class whose wide hull has the nearest image.
 
     .. math:: \hat c(y) = \arg\min_c Γ_c(y), \qquad Γ_c(y) = \|y - W_c(y)\| .
@@ -492,24 +468,8 @@ class AffineHullClassifier(ClassifierMixin, _ManyBranches):
         "hulls_": listed(model_of("WideAffineHull", n_features_in_="d"), size="c"),
     }
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn one wide hull per class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels of any type; a class may have a single row.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        rows = self._begin(X)
-        self.hulls_ = self._fit_branches(rows, self._class_codes(y, rows.shape[0]))
-        return self
+    def _fit_classes(self, rows: Array, codes: NDArray[np.intp]) -> None:
+        self.hulls_ = self._fit_branches(rows, codes)
 
     def predict(self, X: Any, *, search: str | None = None) -> Array:
         """Return the label of the nearest hull (62).

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_random_state
 
 from sfumato.core.arrays import (
@@ -55,7 +55,13 @@ from sfumato.core.constraints import (
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.hull_search import answer_by_number, cut_rows, in_batches
-from sfumato.models.rows import PRECISIONS, RowsEstimator, RowsTransformer, least_per_class
+from sfumato.models.rows import (
+    PRECISIONS,
+    RowsClassifier,
+    RowsEstimator,
+    RowsTransformer,
+    least_per_class,
+)
 
 Branch = dict[str, Any]  # see `_fields`
 NU = 2.1  # degrees of freedom (52)
@@ -630,7 +636,7 @@ class _Autoencoders(RowsEstimator):
         )
 
 
-class _Filter(RowsTransformer, _Autoencoders):
+class _Filter(_Autoencoders, RowsTransformer):
     """What both share: the nearest output of all clusters and layers."""
 
     def transform(self, X: Any) -> Array:
@@ -706,25 +712,10 @@ class MembershipAutoencoder(_Filter):
         "noise_precision_": listed(real(least=0.0, most=1e308)),
     }
 
-    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
-        """Learn the layers.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        (self.branch_,), _ = self._fit_branches(self._begin(X))
+    def _fit_rows(self, rows: Array) -> None:
+        (self.branch_,), _ = self._fit_branches(rows)
         self.n_inducing_ = [int(layer["inducing"].shape[0]) for layer in self.branch_["layers"]]
         self.noise_precision_ = [layer["noise_precision"] for layer in self.branch_["layers"]]
-        return self
 
     def _clusters(self) -> list[Branch]:
         return [self.branch_]
@@ -798,26 +789,11 @@ class WideMembershipAutoencoder(_Filter, _ManyAutoencoders):
 
     learned: ClassVar[Form] = {"branches_": listed(stored_branch)}
 
-    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
-        """Cut the rows and learn one autoencoder per cluster.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        self.branches_, _ = self._fit_branches(self._begin(X))
-        return self
+    def _fit_rows(self, rows: Array) -> None:
+        self.branches_, _ = self._fit_branches(rows)
 
 
-class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
+class MembershipClassifier(RowsClassifier, _ManyAutoencoders):
     r"""Assign a row the label of the class whose wide autoencoder rebuilds it best.
 
     .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|^2 .
@@ -858,28 +834,11 @@ class MembershipClassifier(ClassifierMixin, _ManyAutoencoders):
         "branch_classes_": integers("b", below="c", all_of_them=True),
     }
 
-    def fit(self, X: Any, y: Any, *, width: int | None = None) -> Self:
-        """Learn one wide autoencoder per class.
+    # The p by which errors are averaged, for rows that were rotated into fewer coordinates.
+    _width: int | None = None
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels of any type; a class may have a single row.
-        width : int, optional
-            For rows that were rotated into fewer coordinates: the number of features p that they
-            had, by which errors are averaged.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        rows = self._begin(X)
-        codes = self._class_codes(y, rows.shape[0])
-        self.branches_, self.branch_classes_ = self._fit_branches(rows, codes, width)
-        return self
+    def _fit_classes(self, rows: Array, codes: NDArray[np.intp]) -> None:
+        self.branches_, self.branch_classes_ = self._fit_branches(rows, codes, self._width)
 
     def predict(self, X: Any) -> Array:
         """Return the label of the class with the least error (71).

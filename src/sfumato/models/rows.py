@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -102,8 +102,55 @@ class RowsEstimator(BaseEstimator):
                 message = "The rows must contain numbers; a text was found that is not a number."
             raise InvalidInputError(message) from None
 
-    def _class_codes(self, y: Any, n_rows: int) -> NDArray[np.intp]:
-        """Check labels and note `classes_`; return the place of each label in them."""
+
+class RowsTransformer(OneToOneFeatureMixin, TransformerMixin, RowsEstimator):
+    """Base of transformers, whose answers have the precision `dtype`; `_fit_rows` learns."""
+
+    dtype: str
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn from the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        self._fit_rows(self._begin(X))
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = [self.dtype]
+        return tags
+
+
+class RowsClassifier(ClassifierMixin, RowsEstimator):
+    """Base of classifiers by the least of some numbers; `_fit_classes` learns."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels of any type; a class may have a single row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        rows = self._begin(X)
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None.")
         try:
@@ -112,29 +159,19 @@ class RowsEstimator(BaseEstimator):
             check_classification_targets(found)
         except ValueError as error:
             raise InvalidInputError(str(error)) from None
-        if len(found) != n_rows:
+        if len(found) != rows.shape[0]:
             raise InvalidInputError(
                 "'y' must have one label per row. Got inconsistent numbers: "
-                f"{len(found)} labels and {n_rows} rows."
+                f"{len(found)} labels and {rows.shape[0]} rows."
             )
         self.classes_, codes = np.unique(np.asarray(found), return_inverse=True)
-        return codes
+        self._fit_classes(rows, codes)
+        return self
 
     def _labels(self, X: Any, least: Array) -> Any:
         """Return the label of the least number in each row; a tensor of numbers for a tensor."""
         found = self.classes_[np.argmin(to_numpy(least), axis=1)]
         return like(X, found) if is_foreign_array(X) and found.dtype.kind in "biuf" else found
-
-
-class RowsTransformer(OneToOneFeatureMixin, TransformerMixin):
-    """Makes a transformer of an estimator of rows, whose answers have the precision `dtype`."""
-
-    dtype: str
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = [self.dtype]
-        return tags
 
 
 def least_per_class(found: Array, owners: NDArray[np.intp]) -> Array:

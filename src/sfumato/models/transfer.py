@@ -895,7 +895,8 @@ def fit_autoencoders(
     shared = {name: getattr(owner, name) for name in names} | parameters
     seed = generator.randint(2**31 - 1)
     model = MembershipClassifier(n_components, dtype="float32", random_state=seed, **shared)
-    return model.fit(rows, codes, width=width)
+    model._width = width
+    return model.fit(rows, codes)
 
 
 def improve_labels(
