@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 
 import sfumato
@@ -22,9 +20,9 @@ from sfumato.audit.testing.contracts import check_sensitivity, check_taint
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.models.additive import DEFAULT_SQUARE, _target_line, plot_explanation
+from sfumato.models.additive import DEFAULT_SQUARE, plot_explanation
+from sfumato.models.additive_rows import target_line
 from sfumato.models.linear import CONSTANT, whitened_rows
-from sfumato.report.charts import column_curve
 from sfumato.tables import TableBounds
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -146,14 +144,6 @@ def test_a_table_with_categories_is_crossed_and_stored(noise: None, tmp_path: Pa
     np.testing.assert_array_equal(again.predict_proba(frame), fitted.predict_proba(frame))
 
 
-def test_few_rows_of_many_columns_are_told_apart(noise: None) -> None:
-    """Where most eigenvalues of the moment are noise, rows must not shrink beside the constant."""
-    X, y = load_breast_cancer(return_X_y=True)
-    bounds = Bounds(lower=0.0, upper=(1.3 * X.max(axis=0)).tolist(), labels=[0, 1])
-    fitted = classifier(n_steps=240, bounds=bounds).fit(X[:400], y[:400])
-    assert fitted.score(X[400:], y[400:]) > 0.85
-
-
 def test_probabilities_are_those_of_the_labels(noise: None) -> None:
     rng = np.random.default_rng(9)
     X = rng.uniform(-1, 1, size=(12_000, 2))
@@ -231,9 +221,9 @@ def test_the_line_is_that_of_least_squares(rng: np.random.Generator) -> None:
     g = rng.uniform(-1, 1, 5000)
     t = 0.2 + 0.5 * g + 0.1 * rng.normal(size=5000)
     rows = np.column_stack([np.ones(5000), g, t])
-    level, slope, spread, _ = _target_line(rows.T @ rows, 1e-9, 10.0)
+    level, slope, spread, _ = target_line(rows.T @ rows, 1e-9, 10.0)
     assert [level, slope, spread] == pytest.approx([0.2, 0.5, 0.1], abs=0.01)
-    assert _target_line(rows.T @ rows, 1e5, 10.0)[1] == 0  # all noise
+    assert target_line(rows.T @ rows, 1e5, 10.0)[1] == 0  # all noise
 
 
 # What decides about the releases ------------------------------------------------------------------
@@ -386,22 +376,6 @@ def test_bands_cover_the_fit_without_noise(epsilon: float) -> None:
     assert np.median(widths) > 0.1  # and bands are not merely wide
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
-def test_curves_of_a_known_truth_lie_in_their_bands(epsilon: float) -> None:
-    covered = []
-    for seed in range(3):
-        X, truth, uniform = synthetic(seed, 6000)
-        model = regressor(epsilon=epsilon, n_steps=100, n_knots=9, interactions=False)
-        with seeded(seed):
-            explanation = model.fit(X, truth + 0.2 * (uniform - 0.5)).explain()
-        shapes = (lambda x: np.sin(3 * x), np.abs, lambda x: x / 2, lambda x: 0 * x)
-        for i, shape in enumerate(shapes):
-            curve = explanation[f"x{i}"]
-            centred = shape(np.array(curve.values)) - shape(X[:, i]).mean()
-            covered.append(bool((np.abs(curve.curve[0] - centred) <= curve.band[0]).all()))
-    assert np.mean(covered) >= 0.95, covered  # all of 12, then
-
-
 def test_what_matters_comes_first_and_can_be_stored(noise: None) -> None:
     X, truth, uniform = synthetic(0, 6000)
     y = (uniform < 1 / (1 + np.exp(-3 * truth))).astype(int)
@@ -419,28 +393,3 @@ def test_what_matters_comes_first_and_can_be_stored(noise: None) -> None:
     for coverage in (0.0, 2.0):
         with pytest.raises(InvalidInputError, match="coverage"):
             model.explain(coverage)
-
-
-def test_truth_values_have_no_knots_and_dates_are_drawn_as_dates(rng: np.random.Generator) -> None:
-    days = {"lower": date(2020, 1, 1), "upper": date(2024, 12, 31), "parts": ["time"]}
-    facts = {"smoker": bool, "admitted": {"type": "date32[day]", **days}, "ill": ["no", "yes"]}
-    start = pd.Timestamp("2020-01-01")
-    table = pd.DataFrame(
-        {
-            "smoker": rng.random(500) < 0.4,
-            "admitted": start + pd.to_timedelta(rng.integers(0, 1800, 500), "D"),
-        }
-    )
-    label = np.where(table["smoker"], "yes", "no")
-    bounds = TableBounds.from_dict(facts, target="ill")
-    model = PrivateAdditiveClassifier(epsilon=np.inf, bounds=bounds).fit(table, label)
-    assert model.score(table, label) > 0.95
-    explanation = model.explain()
-    assert explanation["smoker"].values == (False, True)
-    assert not explanation["smoker"].is_number
-    dates = {each["name"]: each["values"] for each in explanation.to_dict()["curves"]}
-    assert dates["admitted.time"][0] == "2020-01-01"
-    assert ">2020-01-01<" in column_curve(explanation["admitted.time"], key="k")
-    (axis,) = [a for a in plot_explanation(explanation).axes if a.get_title() == "admitted.time"]
-    ticks = [axis.xaxis.get_major_formatter()(place) for place in axis.get_xticks()]
-    assert any(tick.startswith("202") for tick in ticks)

@@ -19,9 +19,6 @@ from sfumato.models.additive_rows import (
     PublicColumns,
     SideMeans,
     Sides,
-    clear_means,
-    clear_odds,
-    column_orders,
     knots_at,
     public_knots,
 )
@@ -130,16 +127,6 @@ def test_sums_of_hats_move_as_paid_for(cells: np.ndarray) -> None:
     np.testing.assert_array_equal(found, [[0.5, 0.0], [0.25, 0.25]])  # none for a missing target
 
 
-def test_categories_are_ordered_by_their_share_of_a_class() -> None:
-    sums = np.ones((2, HATS.width)) * 100
-    sums[:, 3:6] = [[300, 100, 200], [100, 300, 200]]
-    orders, strengths = column_orders(HATS, sums, noise=1.0)
-    np.testing.assert_allclose(orders[:3], [-1, 0, 1])
-    np.testing.assert_allclose(np.abs(orders[3:6]), [1, 1, 0], atol=1e-2)
-    assert orders[3] == -orders[4]
-    assert strengths.argmax() == 1
-
-
 def test_pairs_are_counted_by_their_sides(cells: np.ndarray, rng: np.random.Generator) -> None:
     target = np.where(np.arange(400) == 7, np.nan, rng.normal(size=400))
     sides = Sides(HATS, ORDERS, (0, 1, 2), has_target=True)
@@ -161,22 +148,6 @@ def test_sums_of_sides_move_as_paid_for() -> None:
     apart = max(np.linalg.norm(a - b) for a in terms for b in terms)
     assert alone == pytest.approx(statistic.term_sensitivity(Relation.ADD_OR_REMOVE_ONE), rel=1e-4)
     assert apart == pytest.approx(statistic.term_sensitivity(Relation.REPLACE_ONE), rel=1e-4)
-
-
-def test_the_pair_that_changes_odds_or_means_is_clear() -> None:
-    alone = np.array([[[40.0, 60], [60, 40]], [[60, 40], [80, 20]]]) * 100  # no cross: odds add up
-    alone[1, 1] = [7714, 2286]
-    crossed = np.array([[[80.0, 20], [20, 80]], [[20, 80], [80, 20]]]) * 100
-    clear = clear_odds([np.full((2, 2, 2), 5000.0), alone, crossed], noise=5.0)
-    assert clear[0] == 0
-    assert clear[1] < 3 < 30 < clear[2]
-    means = np.full((3, 2, 2, 2), 1000.0)
-    means[..., 1] = 0.0
-    means[1, ..., 1] = [[0, 200], [200, 400]]  # each alone
-    means[2, ..., 1] = [[200, 0], [0, 200]]
-    clear = clear_means(means, 5.0)
-    assert clear[:2].tolist() == [0, 0]
-    assert clear[2] > 5
 
 
 # Knots --------------------------------------------------------------------------------------------

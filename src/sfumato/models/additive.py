@@ -17,8 +17,6 @@ from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import log_expit
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,7 +39,9 @@ from sfumato.models.additive_rows import (
     clear_odds,
     column_orders,
     knots_at,
+    probability_line,
     public_knots,
+    target_line,
 )
 from sfumato.models.base import (
     Array,
@@ -80,14 +80,9 @@ DEFAULT_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
 DEFAULT_PRODUCT = 1 / 9  # square of a product of two even places
 MAX_LISTED = 10  # pairs in a printed explanation; all of them are in `pairs`
 
-# Probabilities: the factor is drawn towards a default by this many records where counts are noise,
-# and a bin must have this many deviations of its noise, or it is empty.
-DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
-
-# The line of a regressor: slopes over what a robust fit of a target without skew would have; times
-# the variance of the noise, taken from squares of slopes; half distances of the outer octiles
-# within which scores are not clipped.
-STEEPEST, CAUTION, REACH, MIN_HALF, MIN_RESIDUAL = 2.0, 2.0, 3.0, 2.0**-8, 1e-6
+# Slopes over what a robust fit of a target without skew would have; half distances of the outer
+# octiles within which scores are not clipped.
+STEEPEST, REACH, MIN_HALF = 2.0, 3.0, 2.0**-8
 # Targets farther from the released median than this are clipped where the noise of their mean,
 # which grows with the range, would be more than a share of their spread.
 MIN_SPREADS, LEVEL_NOISE = 8.0, 0.05
@@ -446,31 +441,23 @@ class AdditiveModel(PrivateEstimator):
                 self.knots_ = knots[: len(cut)]
         hats = HatRows(columns, self.knots_)
         self.orders_, self.pairs_ = np.zeros(hats.width), np.empty((0, 2))
-        if orders is not None and crossed is not None:  # [A8] hats of each class
+        if orders is not None and crossed is not None:
             encoded = cells.mapped(BesideTarget(hats, has_target, centre, scale))
-            sums = HatSums(max(2, n_classes), hats.width, has_target)
-            height = 1 / math.sqrt(n_columns)
-            drawn, noise = (
-                budget.draw(orders, encoded, sums) / height,
-                budget.noise(orders) / height,
-            )
-            places, strengths = column_orders(hats, drawn, noise)
+            sums, height = HatSums(max(2, n_classes), hats.width, has_target), 1 / n_columns**0.5
+            drawn = budget.draw(orders, encoded, sums)  # [A8] hats of each class
+            places, strengths = column_orders(hats, drawn / height, budget.noise(orders) / height)
             strongest = np.sort(np.argsort(-strengths, kind="stable")[:MAX_PAIRED]).tolist()
             sides = encoded.mapped(Sides(hats, places, tuple(strongest), has_target))
-            drawn = budget.draw(crossed, sides)  # [A9] sides of pairs, by class
+            drawn, noise = budget.draw(crossed, sides), budget.noise(crossed)  # [A9] sides of pairs
             if n_rows >= (paired_from or 0.0):
-                noise, statistic = budget.noise(crossed), crossed.statistic
-                clear = (
-                    clear_odds(statistic.split(drawn), noise)
-                    if isinstance(statistic, CountTables)
-                    else clear_means(drawn, noise)
-                )
-                kept = [
-                    k for k in np.argsort(-clear, kind="stable")[:MAX_PAIRS] if clear[k] > CLEAR
-                ]
+                if isinstance(crossed.statistic, CountTables):
+                    clear = clear_odds(crossed.statistic.split(drawn), noise)
+                else:
+                    clear = clear_means(drawn, noise)
+                best = np.argsort(-clear, kind="stable")[:MAX_PAIRS]
                 listed = list(combinations(strongest, 2))
-                self.orders_ = places
-                self.pairs_ = np.array([listed[k] for k in sorted(kept)], float).reshape(-1, 2)
+                kept = [listed[k] for k in sorted(best) if clear[k] > CLEAR]
+                self.orders_, self.pairs_ = places, np.array(kept, float).reshape(-1, 2)
         rows = self._pair_rows
 
         second = budget.draw(moment, cells.mapped(rows), SecondMoment(rows.width))  # [A2] moment
@@ -512,8 +499,8 @@ class AdditiveModel(PrivateEstimator):
             share = np.maximum(means[part], 0.0)
             means[part] = share / max(float(share.sum()), 1e-12)
         covariance = second - np.outer(means, means)
-        self.noise_factor_, self.pair_noise_ = factor[: hats.width], factor[hats.width :]
-        self.hat_means_, self.pair_means_ = means[: hats.width], means[hats.width :]
+        self.noise_factor_ = factor  # divided by `_keep`
+        self.hat_means_, self.pair_means_ = np.split(means, [hats.width])
         self.hat_covariance_ = covariance[: hats.width, : hats.width]
         self.pair_deviations_ = np.sqrt(np.maximum(np.diag(covariance)[hats.width :], 0.0))
         scores = AdditiveScores(rows, weights[:, :-1] @ back.T, weights[:, -1] * white.height)
@@ -524,10 +511,7 @@ class AdditiveModel(PrivateEstimator):
         width = scores.rows.hats.width
         self.coef_, self.pair_coef_ = np.split(scores.coef * factor, [width], axis=1)
         self.intercept_ = scores.intercept * factor + shift
-        self.noise_factor_, self.pair_noise_ = (
-            self.noise_factor_ * factor,
-            self.pair_noise_ * factor,
-        )
+        self.noise_factor_, self.pair_noise_ = np.split(self.noise_factor_ * factor, [width])
 
     def _scores(self, rows: Array) -> Array:
         pairs = self._pair_rows
@@ -558,46 +542,32 @@ class AdditiveModel(PrivateEstimator):
         columns, knots = rows.hats.columns, iter(self.knots_)
         curves, pairs = [], []
         for i, part in enumerate(rows.hats.slices):
-            values = columns.categories[i] or ()
-            if columns.categories[i] is None:
-                values = columns.values(i, next(knots))
-            share, weights, noise = (
-                self.hat_means_[part],
-                self.coef_[:, part],
-                self.noise_factor_[part],
-            )
-            level = weights @ share
-            curve = weights - level[:, None]
+            values, is_number = columns.categories[i] or (), columns.categories[i] is None
+            values = columns.values(i, next(knots)) if is_number else values
+            share, noise = self.hat_means_[part], self.noise_factor_[part]
+            level = self.coef_[:, part] @ share
+            curve = self.coef_[:, part] - level[:, None]
             spread = np.sqrt(np.sum((noise - share @ noise) ** 2, axis=1))
             # Bonferroni over the knots: between them curve and band are linear.
             times = float(norm.ppf(1 - (1 - coverage) / (2 * max(1, len(values)))))
             band = times * np.sqrt(spread**2 + (doubt * curve) ** 2)
-            missing = float(np.linalg.norm(share @ noise))
-            missing_band = times * np.sqrt(missing**2 + (doubt * level) ** 2)
-            importance = math.sqrt(float(np.mean(curve**2 @ share)))
-            is_number = columns.categories[i] is None
-            curves.append(
-                ColumnCurve(
-                    *(columns.names[i], values, curve, band, -level, missing_band),
-                    *(importance, is_number),
-                )
-            )
+            missing = times * np.sqrt(np.sum((share @ noise) ** 2) + (doubt * level) ** 2)
+            size, name = math.sqrt(float(np.mean(curve**2 @ share))), columns.names[i]
+            curves.append(ColumnCurve(name, values, curve, band, -level, missing, size, is_number))
         times = float(norm.ppf(1 - (1 - coverage) / (2 * max(1, len(rows.pairs)))))
         for i, (a, b) in enumerate(rows.pairs.tolist()):
             weight, names = self.pair_coef_[:, i], (columns.names[a], columns.names[b])
-            deviation = float(np.linalg.norm(self.pair_noise_[i]))
-            band = times * np.sqrt(deviation**2 + (doubt * weight) ** 2)
+            band = times * np.sqrt(np.sum(self.pair_noise_[i] ** 2) + (doubt * weight) ** 2)
             size = math.sqrt(float(np.mean(weight**2))) * float(self.pair_deviations_[i])
             pairs.append(PairTerm(names, weight, band, float(self.pair_means_[i]), size))
-        about: tuple[str, ...] = ("the target",)
+        about = ["the target"]
         if self.has_labels:  # two classes share the score of the second
-            listed = self.classes_.tolist()
-            about = tuple(
-                f"the score of {c!r}" for c in (listed[1:] if len(listed) == 2 else listed)
-            )
+            about = [f"the score of {each!r}" for each in self.classes_.tolist()][
+                -len(self.coef_) :
+            ]
         curves.sort(key=lambda each: -each.importance)
         pairs.sort(key=lambda each: -each.importance)
-        return Explanation(tuple(curves), about, coverage, tuple(pairs))
+        return Explanation(tuple(curves), tuple(about), coverage, tuple(pairs))
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         super()._check_stored(sizes)
@@ -658,14 +628,12 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         The constant.
     counts_ : ndarray of shape (n_classes,)
         Released class sizes; equal parts of the public number of rows where none were needed.
-    noise_factor_ : ndarray of shape (n_hats, n_hats)
-        B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef_`.
-    hat_means_, hat_covariance_ : ndarray
-        Released means and covariances of the hats.
-    pairs_, pair_coef_ : ndarray of shape (n_pairs, 2), (n_scores, n_pairs)
-        Places of the columns of each pair, and the weight of their product.
-    orders_ : ndarray of shape (n_hats,)
-        The place of each knot or category, from -1 to 1, of which products are made.
+    noise_factor_, hat_means_, hat_covariance_ : ndarray
+        B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef_`; released means and
+        covariances of the hats.
+    orders_, pairs_, pair_coef_ : ndarray
+        The place of each knot or category, from -1 to 1; places of the columns of each pair, and
+        the weight of the product of theirs.
     pair_means_, pair_deviations_, pair_noise_ : ndarray
         Released means and deviations of the products, and the factor of the noise of their weights.
     score_factor_ : float
@@ -737,7 +705,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         counted = cells.public_rows is None or self.class_weight == "balanced"
         scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins, counted=counted)
         drawn = budget.draw(look, cells.mapped(ScoreBins(scores)))  # [A10] scores by label
-        (table,), noise = bins.split(drawn), budget.noise(look)  # no row is read from here on
+        (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
         sizes = table.reshape(-1, n_classes).sum(axis=0)
         doubt = 4 * noise * math.sqrt(table.size / n_classes)
         if sizes[0] > 2 * doubt and (sizes[1:] < doubt).all():
@@ -751,11 +719,11 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         table = table if weights is None else table * np.array(weights)
         if n_classes == 2:
             wrong, right = table.T
-            self.score_factor_, shift = _probability_line(right, wrong, math.sqrt(2) * noise, 1.0)
+            self.score_factor_, shift = probability_line(right, wrong, math.sqrt(2) * noise, 1.0)
         else:
             right = np.einsum("bcc->b", table)
             wrong = table.sum(axis=(1, 2)) - right
-            self.score_factor_, shift = _probability_line(right, wrong, noise * n_classes, 0.0)
+            self.score_factor_, shift = probability_line(right, wrong, noise * n_classes, 0.0)
         self._keep(scores, self.score_factor_, shift)
         self.guarantee_ = budget.guarantee()
         return self
@@ -784,30 +752,6 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         return tuple((np.array(given) / max(given)).tolist())
 
 
-def _probability_line(
-    right: Array, wrong: Array, noise: float, shifted: float
-) -> tuple[float, float]:
-    """Return the most likely factor and shift for the counts of each bin, drawn towards defaults.
-
-    Clipped slopes make scores too large: a descent that may move by the sign of a residual alone
-    goes on where an honest one would stop. With `shifted` 0 there is no shift.
-    """
-    both = right + wrong
-    # A bin of n records with noise of variance v says as much as n²/(n + v) records would.
-    weight = np.where(both > SEEN * noise, both / (np.abs(both) + noise**2 + 1e-12), 0.0)
-    right, wrong = (np.maximum(n, 0.0) * weight for n in (right, wrong))
-
-    def loss(line: Array) -> float:
-        scores = math.exp(line[0]) * BIN_MIDDLES + line[1] * shifted
-        fitted = right @ log_expit(scores) + wrong @ log_expit(-scores)
-        drawn = (line[0] - math.log(DEFAULT_FACTOR)) ** 2 + line[1] ** 2
-        return float(STRENGTH * drawn - fitted)
-
-    found = minimize(loss, np.array([math.log(DEFAULT_FACTOR), 0.0]), method="Nelder-Mead").x
-    factor, shift = float(np.clip(found[0], -4.0, 4.0)), float(np.clip(found[1], -5.0, 5.0))
-    return math.exp(factor), shift * shifted
-
-
 @dataclass(eq=False, repr=False)
 class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     """``y(x) = b + sum_j f_j(x_j)``: one private curve per column.
@@ -830,12 +774,9 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
 
     Attributes
     ----------
-    knots_ : ndarray of shape (n_numeric_columns, n_knots)
-        Knots as places in the public ranges, from 0 to 1.
-    coef_ : ndarray of shape (1, n_hats)
-        Value of each curve at each knot or category, in units of the target.
-    intercept_ : ndarray of shape (1,)
-        The constant.
+    knots_, coef_, intercept_ : ndarray
+        As for `PrivateAdditiveClassifier`, in units of the target; one score. So are
+        `noise_factor_`, `hat_means_`, `hat_covariance_`, and what is said there about pairs.
     residual_std_ : float
         Released standard deviation of the residuals.
     reach_ : ndarray of shape (2,)
@@ -844,9 +785,6 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         Relative deviation of all curves by the noise of the last release.
     counts_ : ndarray of shape (1,)
         Number of records: public, or by the released moment.
-    noise_factor_, hat_means_, hat_covariance_, orders_, pairs_, pair_coef_, pair_means_, \
-pair_deviations_, pair_noise_ : ndarray
-        See `PrivateAdditiveClassifier`.
     feature_names_in_ : ndarray of str
         Names of the columns, public, where a table was given.
     guarantee_ : Guarantee
@@ -928,15 +866,12 @@ pair_deviations_, pair_noise_ : ndarray
         moments = 3 * budget.draw(look, beside)  # [A7] scores with targets; no row from here on
         centre, unit = (least + most) / 2, (most - least) / 2
         steepest = STEEPEST * reach * scale / unit
-        level, slope, spread, self.slope_doubt_ = _target_line(moments, noise, steepest)
+        level, slope, spread, self.slope_doubt_ = target_line(moments, noise, steepest)
         start, width = centre + unit * (level - slope / reach * middle), high - low
         self._keep(scores, unit * (slope / reach) * width, low + start * width)
         self.residual_std_ = unit * spread * width
-        ends_of = (
-            max(centre + unit * (level - slope), 0.0),
-            min(centre + unit * (level + slope), 1.0),
-        )
-        self.reach_ = np.array(ends_of) * width + low
+        ends_of_line = centre + unit * np.array([level - slope, level + slope])
+        self.reach_ = np.clip(ends_of_line, 0.0, 1.0) * width + low
         self.guarantee_ = budget.guarantee("range of the target")
         return self
 
@@ -958,23 +893,3 @@ pair_deviations_, pair_noise_ : ndarray
             Predictions.
         """
         return np.asarray(np.clip(self._all_scores(X)[:, 0], *self.reach_))
-
-
-def _target_line(moments: Array, noise: float, steepest: float) -> tuple[float, ...]:
-    """Return level and slope of the target over g, the deviation of what is left, doubt of slope.
-
-    Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
-    shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
-    """
-    n_rows = max(float(moments[0, 0]), 1.0)
-    noise = noise / n_rows
-    score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])
-    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_RESIDUAL), 1.0)
-    joint = float(moments[1, 2]) / n_rows - score * target
-    # Positive part: what is left once the noise of it, of variance noise²/2, is taken away.
-    shrunk = max(0.0, 1 - CAUTION * noise**2 / max(joint**2, 1e-300))
-    slope = min(max(joint / own * shrunk, 0.0), steepest)
-    left = float(moments[2, 2]) / n_rows - target**2 - slope * (2 * joint - slope * own)
-    spread = math.sqrt(max(left, noise / 2, MIN_RESIDUAL**2))
-    doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
-    return target - slope * score, slope, spread, min(doubt, 1.0)

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.optimize import minimize
+from scipy.special import log_expit, logsumexp
 
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.exceptions import MissingBoundsError
@@ -37,6 +38,11 @@ FARTHEST_SCORE = 16.0  # spreads of the target
 ABOVE = np.array([1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 3, 4, 6, 8, 12])
 BIN_EDGES = np.concatenate([-ABOVE[::-1], [0.0], ABOVE])  # of scores
 BIN_MIDDLES = np.concatenate([[-14.0], (BIN_EDGES[:-1] + BIN_EDGES[1:]) / 2, [14.0]])
+# Probabilities: the factor is drawn towards a default by this many records where counts are noise,
+# and a bin must have this many deviations of its noise, or it is empty.
+DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
+CAUTION = 2.0  # times the variance of the noise, taken from squares of slopes
+MIN_RESIDUAL = 1e-6
 
 
 # Columns and knots ------------------------------------------------------------------------------
@@ -88,7 +94,6 @@ class PublicColumns:
 
     @property
     def width(self) -> int:
-        """Number of columns."""
         return len(self.names)
 
     @property
@@ -172,11 +177,9 @@ class HatRows:
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
-        return self.slices[-1].stop
+        return int(self.slices[-1].stop)
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map cells; each row alone, and no value raises."""
         return truncate_to_grid(self.raw(rows) * (1 / math.sqrt(self.columns.width)), FINE_BITS)
 
     def raw(self, rows: AnyArray) -> Array:
@@ -228,16 +231,13 @@ class HatSums(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One sum per class."""
         return (self.n_classes, self.width)
 
     @property
     def in_ball(self) -> int:
-        """The hats."""
         return self.width
 
     def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:
-        """Add up hats, class by class."""
         hats = np.maximum(truncate_to_grid(rows[:, : self.width], ROW_BITS), 0.0)
         if self.has_target:
             hats = np.where(np.isnan(rows[:, -1:]), 0.0, hats)
@@ -245,7 +245,6 @@ class HatSums(Statistic):
         return np.stack([hats[codes == each].sum(axis=0) for each in range(self.n_classes)])
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """√2 (replace) or 1 (add or remove)."""
         return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
 
 
@@ -287,11 +286,9 @@ class Sides:
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
         return len(self.columns) + self.has_target
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map rows of hats; each alone."""
         sides = self.hats.orders_of(rows, self.orders)[:, self.columns] > 0
         if not self.has_target:
             return sides.astype(np.float64)
@@ -314,11 +311,9 @@ class SideMeans(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """For each pair and each two sides: a number and a sum."""
         return (math.comb(self.n_columns, 2), 2, 2, 2)
 
     def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:  # noqa: ARG002 - no classes
-        """Count records and add up targets."""
         known = rows[~np.isnan(rows[:, -1])]
         target = truncate_to_grid(np.clip(known[:, -1], -1.0, 1.0), ROW_BITS)
         sides = (known[:, :-1] > 0).astype(np.intp)
@@ -330,7 +325,6 @@ class SideMeans(Statistic):
         return total.reshape(self.shape)
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """2√P (replace) or √(2P) (add or remove)."""
         return math.sqrt(self.shape[0] * (4 if relation is Relation.REPLACE_ONE else 2))
 
 
@@ -376,7 +370,6 @@ class PairRows:
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
         return self.hats.width + len(self.pairs)
 
     @property
@@ -400,7 +393,6 @@ class PairRows:
         return np.asarray(places[:, self.pairs[:, 0]] * places[:, self.pairs[:, 1]])
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map cells; each row alone, and no value raises."""
         raw = self.hats.raw(rows)
         return truncate_to_grid(np.hstack([raw, self.products(raw)]) * self.units, FINE_BITS)
 
@@ -421,7 +413,6 @@ class AdditiveScores:
     intercept: Array = field(repr=False)
 
     def __call__(self, cells: AnyArray) -> Array:
-        """Return the scores of rows of cells, shape (n, n_scores)."""
         raw = self.rows.hats.raw(cells)
         together = np.hstack([raw, truncate_to_grid(self.rows.products(raw), FINE_BITS)])
         longest = math.sqrt(self.rows.hats.columns.width + len(self.rows.pairs))
@@ -436,11 +427,9 @@ class ScoreBins:
 
     @property
     def width(self) -> int:
-        """One number, or two for more than two classes."""
         return 1 if len(self.scores.intercept) == 1 else 2
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map cells; each row alone."""
         found = self.scores(rows)
         if self.width == 1:
             return np.searchsorted(BIN_EDGES, found, side="right").astype(np.float64)
@@ -460,7 +449,6 @@ class ScorePlaces:
     width: ClassVar[int] = 1
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map cells with a target beside them."""
         return np.clip(self.scores(rows[:, :-1]) / (2 * FARTHEST_SCORE) + 0.5, 0.0, 1.0)
 
 
@@ -482,10 +470,53 @@ class ScoreAndTarget:
     width: ClassVar[int] = 3
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map cells with the place t of the target, from 0 to 1, beside them."""
         score = np.clip((self.scores(rows[:, :-1])[:, 0] - self.middle) / self.reach, -1.0, 1.0)
         target = 2 * (rows[:, -1] - self.low) / (self.high - self.low) - 1
         target = np.clip(target, -1.0, 1.0)
         together = np.column_stack([np.ones(len(rows)), score, target])
         together[np.isnan(target)] = 0.0
         return truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
+
+
+def probability_line(
+    right: Array, wrong: Array, noise: float, shifted: float
+) -> tuple[float, float]:
+    """Return the most likely factor and shift for the counts of each bin, drawn towards defaults.
+
+    Clipped slopes make scores too large: a descent that may move by the sign of a residual alone
+    goes on where an honest one would stop. With `shifted` 0 there is no shift.
+    """
+    both = right + wrong
+    # A bin of n records with noise of variance v says as much as n²/(n + v) records would.
+    weight = np.where(both > SEEN * noise, both / (np.abs(both) + noise**2 + 1e-12), 0.0)
+    right, wrong = (np.maximum(n, 0.0) * weight for n in (right, wrong))
+
+    def loss(line: Array) -> float:
+        scores = math.exp(line[0]) * BIN_MIDDLES + line[1] * shifted
+        fitted = right @ log_expit(scores) + wrong @ log_expit(-scores)
+        drawn = (line[0] - math.log(DEFAULT_FACTOR)) ** 2 + line[1] ** 2
+        return float(STRENGTH * drawn - fitted)
+
+    found = minimize(loss, np.array([math.log(DEFAULT_FACTOR), 0.0]), method="Nelder-Mead").x
+    factor, shift = float(np.clip(found[0], -4.0, 4.0)), float(np.clip(found[1], -5.0, 5.0))
+    return math.exp(factor), shift * shifted
+
+
+def target_line(moments: Array, noise: float, steepest: float) -> tuple[float, ...]:
+    """Return level and slope of the target over g, the deviation of what is left, doubt of slope.
+
+    Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
+    shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
+    """
+    n_rows = max(float(moments[0, 0]), 1.0)
+    noise = noise / n_rows
+    score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])
+    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_RESIDUAL), 1.0)
+    joint = float(moments[1, 2]) / n_rows - score * target
+    # Positive part: what is left once the noise of it, of variance noise²/2, is taken away.
+    shrunk = max(0.0, 1 - CAUTION * noise**2 / max(joint**2, 1e-300))
+    slope = min(max(joint / own * shrunk, 0.0), steepest)
+    left = float(moments[2, 2]) / n_rows - target**2 - slope * (2 * joint - slope * own)
+    spread = math.sqrt(max(left, noise / 2, MIN_RESIDUAL**2))
+    doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
+    return target - slope * score, slope, spread, min(doubt, 1.0)

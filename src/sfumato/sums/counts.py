@@ -135,11 +135,9 @@ class PlaceCounts(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One count per column and cell."""
         return (len(self.columns), len(EDGES) + 1)
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
-        """Count places."""
         counts = np.zeros(self.shape)
         for i, column in enumerate(self.columns):
             places = rows[:, column]
@@ -182,11 +180,9 @@ class PlaceTree(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One count per column and node: groups of groups, then groups, then cells."""
         return (len(self.columns), FAN_OUT + FAN_OUT**2 + FAN_OUT**3)
 
     def add_up(self, rows: Array, codes: Codes) -> Array:
-        """Count places, and add up groups."""
         counts = PlaceCounts(self.columns).add_up(rows, codes)
         cells = np.zeros((len(counts), FAN_OUT**3))
         cells[:, : counts.shape[1]] = counts
