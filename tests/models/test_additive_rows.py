@@ -22,8 +22,7 @@ from sfumato.models.additive_rows import (
     knots_at,
     public_knots,
 )
-from sfumato.privacy.calibrate import gaussian_mu_beside
-from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation

@@ -49,7 +49,7 @@ from sfumato.models.search import (
     scorer_for,
 )
 from sfumato.privacy.composition import epsilon_spent
-from sfumato.privacy.selection import selection_epsilon
+from sfumato.privacy.renyi import selection_epsilon
 from sfumato.sums.records import ArrayRecords
 from sfumato.tables.schema import TableBounds
 

@@ -22,9 +22,10 @@ from sfumato.papers.large_margin.ellipsoids import (
     to_matrices,
 )
 from sfumato.papers.perturbed import ObjectiveBudget
-from sfumato.privacy import epsilon_spent, objective_delta
+from sfumato.privacy import epsilon_spent
 from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 from sfumato.privacy.guarantee import Relation
+from tests.privacy.events import objective_delta
 
 
 def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:

@@ -1,6 +1,11 @@
-"""An event of every kind."""
+"""An event of every kind, and the curve of one that has no closed form."""
 
 from __future__ import annotations
+
+import math
+
+from scipy.integrate import quad
+from scipy.stats import chi
 
 from sfumato.privacy.events import (
     ApproximateEvent,
@@ -38,3 +43,18 @@ EVENTS: list[Event] = [
     ObjectivePerturbationEvent(6.0, 0.05, 2),
     ApproximateEvent(0.4, 1e-7),
 ]
+
+
+def objective_delta(event: ObjectivePerturbationEvent, epsilon: float) -> float:
+    """``E max(0, 1 - exp(epsilon - W))`` by quadrature, W = kappa + 1/(2r²) + chi_m / r."""
+    a, m = 1 / event.noise_multiplier, event.dimension
+    offset = event.kappa + a**2 / 2
+    start = max(0.0, (epsilon - offset) / a)
+    stop = max(start, math.sqrt(m)) + 40.0
+
+    def integrand(t: float) -> float:
+        return -math.expm1(epsilon - offset - a * t) * math.exp(chi.logpdf(t, m))
+
+    points = [p for p in (math.sqrt(m) - 3, math.sqrt(m), math.sqrt(m) + 3) if start < p < stop]
+    value, error = quad(integrand, start, stop, limit=500, points=points or None)
+    return float(min(1.0, max(0.0, value + error)))

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.privacy.bounded_range import bounded_range_delta, concentrated_epsilon
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.distributions import pld_delta, pld_epsilon
 from sfumato.privacy.events import (
@@ -17,6 +16,7 @@ from sfumato.privacy.events import (
     RepeatedEvent,
     event_from_dict,
 )
+from sfumato.privacy.renyi import bounded_range_delta, concentrated_epsilon
 
 
 def up_probability(epsilon: float, top: np.ndarray) -> np.ndarray:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,13 +17,9 @@ from sfumato.ledger.spending import Scale, Spending
 from sfumato.privacy import delta_from_mu, epsilon_spent, pld_delta, to_dp_event
 from sfumato.privacy.distributions import pld_curve
 from sfumato.privacy.events import (
-    CurveEvent,
-    GaussianEvent,
-    PureEvent,
     RepeatedEvent,
     SubsampledGaussianEvent,
     event_from_dict,
-    register_event,
 )
 
 ADD = "add_or_remove_one"
@@ -97,43 +91,7 @@ def test_another_relation_is_refused() -> None:
             SubsampledGaussianEvent(1.0, wrong)
 
 
-@register_event
-@dataclass(frozen=True)
-class Shift(CurveEvent):
-    """Gaussian noise, described by its curve alone."""
-
-    mu: float
-    kind: ClassVar[str] = "test.shift"
-
-    def delta(self, epsilon: float) -> float:
-        first = norm.cdf(self.mu / 2 - epsilon / self.mu)
-        return float(first - math.exp(epsilon) * norm.cdf(-self.mu / 2 - epsilon / self.mu)) + 1e-15
-
-
-def test_a_registered_event_is_charged_composed_and_read_back() -> None:
-    event = Shift(mu=0.25)
-    assert event_from_dict(event.to_dict()) == event
-    alone, both = epsilon_spent([event], 1e-5), epsilon_spent([event, event], 1e-5)
-    assert math.isclose(alone, epsilon_spent([GaussianEvent(4.0)], 1e-5), rel_tol=2e-3)
-    assert math.isclose(both, epsilon_spent([GaussianEvent(4.0)] * 2, 1e-5), rel_tol=5e-3)
-    assert both >= epsilon_spent([GaussianEvent(4.0)] * 2, 1e-5) * (1 - 1e-6)
-    budget = Ledger().create("votes", epsilon=2.0, delta=1e-5)
-    for _ in range(3):
-        budget.charge(Shift(mu=0.03), PureEvent(0.001))
-    assert 0 < budget.spent() < 2.0
-    assert Guarantee(alone, 1e-5, events=(event,)).attacker.guesses_right < 0.56
-    with pytest.raises(UnsupportedEventError):
-        to_dp_event(event)
-
-
-def test_what_cannot_be_registered() -> None:
-    @dataclass(frozen=True)
-    class Gaussian(CurveEvent):
-        kind: ClassVar[str] = "gaussian"
-
-    for wrong in (Gaussian, GaussianEvent, CurveEvent, 3):
-        with pytest.raises(InvalidInputError):
-            register_event(wrong)  # type: ignore[arg-type]
+def test_what_nobody_knows_is_refused() -> None:
     with pytest.raises(UnsupportedEventError, match="Unknown"):
         event_from_dict({"kind": "nobody.knows"})
     with pytest.raises(UnsupportedEventError, match="no events"):

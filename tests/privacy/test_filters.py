@@ -13,7 +13,6 @@ from scipy.optimize import brentq
 from scipy.stats import norm, poisson
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.privacy.bounded_range import bounded_range_delta
 from sfumato.privacy.distributions import pld_epsilon
 from sfumato.privacy.events import (
     ApproximateEvent,
@@ -30,6 +29,7 @@ from sfumato.privacy.events import (
 )
 from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _mu
 from sfumato.privacy.gaussian import delta_from_mu, mu_from_budget
+from sfumato.privacy.renyi import bounded_range_delta
 
 
 def curve(mu: np.ndarray | float, epsilon: np.ndarray | float) -> np.ndarray:

@@ -18,6 +18,7 @@ from sfumato.privacy import (
     mu_from_budget,
     pld_delta,
 )
+from sfumato.privacy.composition import group_event
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -31,7 +32,6 @@ from sfumato.privacy.events import (
     RepeatedEvent,
     flatten,
 )
-from sfumato.privacy.group import group_event
 from sfumato.privacy.guarantee import Guarantee, RecordReading, Unit
 from tests.privacy.events import EVENTS
 

@@ -9,10 +9,9 @@ import pytest
 from sfumato import Guarantee
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy import best_attacker
-from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.composition import epsilon_spent, parallel
 from sfumato.privacy.events import Event, GaussianEvent, PureEvent
 from sfumato.privacy.guarantee import Status
-from sfumato.privacy.parallel import parallel
 
 
 def promise(delta: float, *events: Event) -> Guarantee:

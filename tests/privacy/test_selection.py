@@ -26,6 +26,7 @@ from sfumato.privacy import (
     pld_delta,
     to_dp_event,
 )
+from sfumato.privacy.distributions import profile_masses
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -38,10 +39,11 @@ from sfumato.privacy.events import (
     SelectionEvent,
     event_from_dict,
 )
-from sfumato.privacy.profiles import profile_masses
-from sfumato.privacy.renyi import ORDERS, epsilon_from_renyi, renyi_divergence
-from sfumato.privacy.selection import (
+from sfumato.privacy.renyi import (
+    ORDERS,
     cut_probability,
+    epsilon_from_renyi,
+    renyi_divergence,
     run_tails,
     selection_delta,
     selection_divergence,

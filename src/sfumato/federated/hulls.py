@@ -26,8 +26,8 @@ from sfumato.federated.federation import ONE_PARTY_EACH, InThisProcess
 from sfumato.federated.messages import Reply, Request, model_from
 from sfumato.federated.party import Party
 from sfumato.federated.schema import pack
+from sfumato.privacy.composition import parallel
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
-from sfumato.privacy.parallel import parallel
 from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
 
 Ask = Callable[[Request], list[Reply]]

@@ -32,9 +32,8 @@ from sfumato.ledger.chain import (
 )
 from sfumato.ledger.receipt import Receipt, check_same_unit_and_adjacency
 from sfumato.ledger.spending import Spending
-from sfumato.privacy.composition import epsilon_spent, require_relation
+from sfumato.privacy.composition import epsilon_spent, group_event, require_relation
 from sfumato.privacy.events import Event, flatten
-from sfumato.privacy.group import group_event
 from sfumato.privacy.guarantee import Relation, Unit
 
 WORDS = ErrorTexts(

@@ -18,7 +18,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sfumato.exceptions import UnsupportedEventError
-from sfumato.privacy.bounded_range import concentration, epsilon_from_rho
 from sfumato.privacy.composition import (
     EVENTS_WITH_CURVES,
     EVENTS_WITH_EPSILON,
@@ -41,6 +40,7 @@ from sfumato.privacy.events import (
 )
 from sfumato.privacy.guarantee import Relation
 from sfumato.privacy.losses import Losses, losses_of
+from sfumato.privacy.renyi import concentration, epsilon_from_rho
 
 FINEST = 2.0**-14  # of the budget's epsilon: the distance of two losses
 MAX_INTERVAL = 2.0**-13

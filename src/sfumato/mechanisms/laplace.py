@@ -18,7 +18,7 @@ from sfumato.mechanisms.base import (
     require_sensitivity,
 )
 from sfumato.mechanisms.sampling import LAPLACE, Law, bernoulli, rounded_noise
-from sfumato.privacy.entry import record_level_guarantee
+from sfumato.privacy.composition import record_level_guarantee
 from sfumato.privacy.events import EntryEvent, Event, LaplaceEvent, NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import random_words
 from sfumato.privacy.events import SelectionEvent
-from sfumato.privacy.selection import run_tails
+from sfumato.privacy.renyi import run_tails
 
 
 @dataclass(frozen=True)

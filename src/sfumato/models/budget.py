@@ -20,8 +20,7 @@ from sfumato.mechanisms.gaussian import (
     prefetch_noise,
 )
 from sfumato.mechanisms.laplace import LaplaceMechanism
-from sfumato.privacy.calibrate import gaussian_mu_beside
-from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.counts import PlaceCounts, PlaceTree, cuts_by_counts

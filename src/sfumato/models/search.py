@@ -45,7 +45,7 @@ from sfumato.models.scores import are_right
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.privacy.selection import (
+from sfumato.privacy.renyi import (
     selection_epsilon,
     selection_mu,
     with_max_runs,
@@ -306,7 +306,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     See Also
     --------
-    sfumato.privacy.selection : The price of a search.
+    sfumato.privacy.renyi : The price of a search.
 
     Notes
     -----

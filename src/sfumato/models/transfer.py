@@ -57,9 +57,8 @@ from sfumato.models.gaussians import (
 )
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.saving import load, save
-from sfumato.privacy.composition import compose
+from sfumato.privacy.composition import compose, parallel
 from sfumato.privacy.guarantee import Guarantee, Unit
-from sfumato.privacy.parallel import parallel
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube, exact_projection, row_sums
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import Bounds, label_places

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism, norm_quantile
-from sfumato.privacy.calibrate import min_noise_multiplier
+from sfumato.privacy.composition import min_noise_multiplier
 from sfumato.privacy.events import Event
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation

@@ -1,22 +1,20 @@
-"""Accounting: what releases cost, alone and together, and the ledger that remembers it.
+"""Privacy: what releases promise and cost, alone and together.
 
-Nothing here ever sees a row of data; everything is a function of data-free events.
+Nothing here ever sees a row of data; everything is a function of data-free events. Read `events.py`
+and `guarantee.py`, then the curves (`gaussian.py`, `renyi.py`, `distributions.py`), their sums
+(`composition.py`, `losses.py` in bounded size, `filters.py` for adaptive analysts), `attacker.py`
+and `interchange.py`.
 """
 
 from sfumato.privacy.attacker import Attacker, best_attacker
-from sfumato.privacy.calibrate import calibrate
 from sfumato.privacy.composition import (
+    calibrate,
     compose,
     epsilon_spent,
-    rdp_epsilon,
+    for_persons,
+    group_epsilon,
+    record_level_guarantee,
 )
 from sfumato.privacy.distributions import pld_delta, pld_epsilon
-from sfumato.privacy.entry import record_level_guarantee
-from sfumato.privacy.gaussian import (
-    delta_from_mu,
-    epsilon_from_mu,
-    mu_from_budget,
-)
-from sfumato.privacy.group import for_persons, group_epsilon
+from sfumato.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
 from sfumato.privacy.interchange import to_dp_event
-from sfumato.privacy.objective import objective_delta

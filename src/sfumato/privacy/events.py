@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
@@ -219,29 +219,8 @@ class SelectionEvent(Event):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON values."""
-        return {
-            "kind": self.kind,
-            "options": [[event.to_dict() for event in option] for option in self.options],
-            "runs": self.runs,
-            "mean_runs": self.mean_runs,
-            "shape": self.shape,
-            "max_runs": self.max_runs,
-        }
-
-
-@dataclass(frozen=True)
-class CurveEvent(Event):
-    """Base of events from outside the package: a release of which the privacy curve is known.
-
-    A subclass is a frozen dataclass with a `kind` of its own and the method `delta`; its author
-    answers for the curve. `register_event` makes ledgers and guarantees know it.
-    """
-
-    kind: ClassVar[str] = "curve"
-
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours."""
-        raise NotImplementedError
+        options = [[event.to_dict() for event in option] for option in self.options]
+        return super().to_dict() | {"options": options}
 
 
 _KINDS: dict[str, type[Event]] = {
@@ -256,62 +235,11 @@ _KINDS: dict[str, type[Event]] = {
         ObjectivePerturbationEvent,
         PureEvent,
         RandomizedResponseEvent,
+        RepeatedEvent,
         SelectionEvent,
         SubsampledGaussianEvent,
     )
 }
-
-
-def register_event(kind: type[CurveEvent]) -> type[CurveEvent]:
-    """Make a class of events from outside the package known to ledgers and guarantees.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> from typing import ClassVar
-    >>> from sfumato import Ledger
-    >>> from sfumato.privacy.events import CurveEvent, register_event
-    >>> @register_event
-    ... @dataclass(frozen=True)
-    ... class Vote(CurveEvent):
-    ...     strength: float
-    ...     kind: ClassVar[str] = "example.vote"
-    ...
-    ...     def delta(self, epsilon):
-    ...         return max(0.0, 0.2 * self.strength - epsilon)
-    >>> budget = Ledger().create("votes", epsilon=1.0, delta=1e-5)
-    >>> _ = budget.charge(Vote(strength=1.0))
-    >>> 0.199 < budget.spent() < 0.201
-    True
-    """
-    if not (isinstance(kind, type) and issubclass(kind, CurveEvent) and is_dataclass(kind)):
-        raise InvalidInputError("An event to be registered must be a dataclass from CurveEvent.")
-    known = _KINDS.get(kind.kind)
-    is_reserved = kind.kind in (CurveEvent.kind, RepeatedEvent.kind)
-    if is_reserved or (known is not None and known.__qualname__ != kind.__qualname__):
-        raise InvalidInputError(f"The kind {kind.kind!r} is already registered; choose another.")
-    _KINDS[kind.kind] = kind
-    return kind
-
-
-def event_from_dict(record: Mapping[str, Any]) -> Event:
-    """Rebuild an event from `Event.to_dict`; an unknown kind is refused, never skipped."""
-    values = dict(record)
-    kind = values.pop("kind", None)
-    if kind == RepeatedEvent.kind:
-        return RepeatedEvent(event_from_dict(values["event"]), int(values["count"]))
-    if kind not in _KINDS:
-        raise UnsupportedEventError(f"Unknown event kind {kind!r}; a newer Sfumato may know it.")
-    if kind == SelectionEvent.kind:
-        values["options"] = tuple(
-            tuple(event_from_dict(event) for event in option) for option in values["options"]
-        )
-    try:
-        return _KINDS[kind](**values)
-    except TypeError:
-        raise UnsupportedEventError(
-            f"A {kind!r} event has fields that are not known here: {sorted(values)}."
-        ) from None
 
 
 def kind_of(name: str) -> type[Event]:
@@ -319,6 +247,22 @@ def kind_of(name: str) -> type[Event]:
     if name not in _KINDS:
         raise UnsupportedEventError(f"Unknown event kind {name!r}; a newer Sfumato may know it.")
     return _KINDS[name]
+
+
+def event_from_dict(record: Mapping[str, Any]) -> Event:
+    """Rebuild an event from `Event.to_dict`; an unknown kind is refused, never skipped."""
+    values = dict(record)
+    kind = kind_of(values.pop("kind", None))
+    if kind is RepeatedEvent:
+        return RepeatedEvent(event_from_dict(values["event"]), int(values["count"]))
+    if kind is SelectionEvent:
+        values["options"] = tuple(tuple(map(event_from_dict, each)) for each in values["options"])
+    try:
+        return kind(**values)
+    except TypeError:
+        raise UnsupportedEventError(
+            f"A {kind.kind!r} event has fields that are not known here: {sorted(values)}."
+        ) from None
 
 
 def flatten(events: Iterable[Event]) -> dict[Event, int]:

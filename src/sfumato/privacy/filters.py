@@ -31,8 +31,7 @@ from sfumato.privacy.events import (
     flatten,
 )
 from sfumato.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
-from sfumato.privacy.renyi import ORDERS, renyi_divergence
-from sfumato.privacy.selection import cut_probability, selection_divergence
+from sfumato.privacy.renyi import ORDERS, cut_probability, renyi_divergence, selection_divergence
 
 KINDS = ("pure", "gaussian", "renyi")
 FAILURES = 0.1  # share of delta that a Rényi filter keeps for releases that may fail

@@ -158,9 +158,6 @@ class Guarantee:
             object.__setattr__(self, name, kind(getattr(self, name)))
         for name in ("public", "conditions", "events"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        self._check()
-
-    def _check(self) -> None:
         if not 0 <= self.delta < 1:
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
         if self.status is Status.REFUTED:
@@ -191,29 +188,37 @@ class Guarantee:
 
     def __str__(self) -> str:
         opening = "NO PRIVACY" if _figure(self) == math.inf else _OPENING[self.status]
-        parts = [f"{opening}: {self._promise()}"]
+        if self.epsilon is None:
+            claim = "" if self.claimed_epsilon is None else f" (claimed: {self.claimed_epsilon:g})"
+            promise = f"refuted as printed, no finite epsilon is proved{claim}. For study only."
+        elif math.isinf(self.epsilon):
+            promise = "epsilon is infinite; nothing was hidden."
+        else:
+            factor = f"exp({rounded_up(self.epsilon, 4)})"
+            if self.epsilon < 20:
+                factor += f" = {rounded_up(math.exp(self.epsilon), 3)}"
+            plus = f", plus {rounded_up(self.delta, 6)}" if self.delta else ""
+            promise = (
+                f"{self._change()} changes the probability of any outcome by at most the factor "
+                f"{factor}{plus}."
+            )
+        parts = [f"{opening}: {promise}"]
         if self.is_private:
             parts.append(self._attack())
-        if self.record_reading is not None:
-            parts.append(_whole_record(self.record_reading))
+        if (reading := self.record_reading) is not None:
+            atom = ""
+            if reading.atom_probability:
+                chance = rounded_up(reading.atom_probability, 2)
+                atom = f", and publishes at least one of them exactly with probability {chance}"
+            pure = rounded_up(reading.pure_epsilon, 4)
+            parts.append(
+                f"For a whole record of {reading.n_entries} numbers, each changed as far, the same "
+                f"release has epsilon {rounded_up(reading.epsilon, 4)} at delta "
+                f"{rounded_up(reading.delta, 3)} (pure: {pure}){atom}."
+            )
         if self.conditions:
             parts.append("Only if: " + "; ".join(self.conditions) + ".")
         return " ".join(parts)
-
-    def _promise(self) -> str:
-        if self.epsilon is None:
-            claim = "" if self.claimed_epsilon is None else f" (claimed: {self.claimed_epsilon:g})"
-            return f"refuted as printed, no finite epsilon is proved{claim}. For study only."
-        if math.isinf(self.epsilon):
-            return "epsilon is infinite; nothing was hidden."
-        factor = f"exp({rounded_up(self.epsilon, 4)})"
-        if self.epsilon < 20:
-            factor += f" = {rounded_up(math.exp(self.epsilon), 3)}"
-        plus = f", plus {rounded_up(self.delta, 6)}" if self.delta else ""
-        return (
-            f"{self._change()} changes the probability of any outcome by at most the factor "
-            f"{factor}{plus}."
-        )
 
     def _attack(self) -> str:
         from sfumato.privacy.attacker import percent
@@ -237,15 +242,14 @@ class Guarantee:
                 return f"{changed} to any other within its public range"
             return f"{changed} by at most {self.entry_bound:g}, in the units of the rows,"
         one = "any one person, with all rows," if self.unit is Unit.PERSON else "any one record"
-        if self.relation is Relation.REPLACE_ONE:
-            return f"replacing {one}"
-        return f"adding or removing {one}"
+        verb = "replacing" if self.relation is Relation.REPLACE_ONE else "adding or removing"
+        return f"{verb} {one}"
 
     def __le__(self, other: Guarantee) -> bool:
         if not isinstance(other, Guarantee):
             return NotImplemented
         return (
-            self._comparable(other)
+            self._neighbours() == other._neighbours()
             and _TRUST[self.status] <= _TRUST[other.status]
             and _figure(self) <= _figure(other)
             and self.delta <= other.delta
@@ -256,9 +260,6 @@ class Guarantee:
     def __ge__(self, other: Guarantee) -> bool:
         return other.__le__(self)
 
-    def _comparable(self, other: Guarantee) -> bool:
-        return self._neighbours() == other._neighbours()
-
     def _neighbours(self) -> tuple[Unit, Relation, float | None, bool]:
         return self.unit, self.relation, self.entry_bound, self.whole_range
 
@@ -266,7 +267,7 @@ class Guarantee:
         """Compose: both releases on the same data."""
         if not isinstance(other, Guarantee):
             return NotImplemented
-        if not self._comparable(other):
+        if self._neighbours() != other._neighbours():
             raise InvalidInputError(
                 "Guarantees of different unit, relation or entry bound do not compose: "
                 f"{self.unit}/{self.relation} and {other.unit}/{other.relation}."
@@ -276,16 +277,30 @@ class Guarantee:
         epsilon = None if refuted else _figure(self) + _figure(other)
         if delta >= 1 and not refuted:
             epsilon, delta = math.inf, 0.0
+        claims, claimed = (self.claimed_epsilon, other.claimed_epsilon), None
+        if claims != (None, None):
+            figures = _figure(self), _figure(other)
+            pairs = zip(claims, figures, strict=True)
+            claimed = sum(figure if claim is None else claim for claim, figure in pairs)
+        a, b, reading = self.record_reading, other.record_reading, None
+        if a is not None and b is not None:  # half an answer would understate the whole
+            reading = RecordReading(
+                n_entries=max(a.n_entries, b.n_entries),
+                pure_epsilon=a.pure_epsilon + b.pure_epsilon,
+                epsilon=a.epsilon + b.epsilon,
+                delta=min(a.delta + b.delta, 1.0),
+                atom_probability=1 - (1 - a.atom_probability) * (1 - b.atom_probability),
+            )
         return Guarantee(
             epsilon=epsilon,
             delta=min(delta, math.nextafter(1.0, 0.0)),
             unit=self.unit,
             relation=self.relation,
             status=max(self.status, other.status, key=_TRUST.__getitem__),
-            claimed_epsilon=_claimed(self, other),
+            claimed_epsilon=claimed,
             entry_bound=self.entry_bound,
             whole_range=self.whole_range,
-            record_reading=_both_readings(self.record_reading, other.record_reading),
+            record_reading=reading,
             public=_union(self.public, other.public),
             conditions=_union(self.conditions, other.conditions),
             events=self.events + other.events,
@@ -343,15 +358,11 @@ class Guarantee:
         return {
             "epsilon": _to_json(self.epsilon),
             "delta": self.delta,
-            "unit": str(self.unit),
-            "relation": str(self.relation),
-            "status": str(self.status),
+            **{name: str(getattr(self, name)) for name in ("unit", "relation", "status")},
             "claimed_epsilon": _to_json(self.claimed_epsilon),
             "entry_bound": self.entry_bound,
             "whole_range": self.whole_range,
-            "record_reading": (
-                None if reading is None else {k: _to_json(v) for k, v in vars(reading).items()}
-            ),
+            "record_reading": reading and {k: _to_json(v) for k, v in vars(reading).items()},
             "public": list(self.public),
             "conditions": list(self.conditions),
             "events": [event.to_dict() for event in self.events],
@@ -368,22 +379,18 @@ class Guarantee:
             What `to_dict` gave.
         """
         try:
-            return cls(**_values(record))
+            values = {k: v for k, v in record.items() if k != "sentence"}
+            values["epsilon"] = _from_json(values["epsilon"])
+            values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))
+            if values.get("record_reading") is not None:
+                reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
+                values["record_reading"] = RecordReading(**reading)
+            values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
+            return cls(**values)
         except (AttributeError, LookupError, TypeError) as error:  # of what was changed by hand
             raise InvalidInputError(
                 f"This is no record of a guarantee: {type(error).__name__} in reading it."
             ) from None
-
-
-def _values(record: Mapping[str, Any]) -> dict[str, Any]:
-    values = {k: v for k, v in record.items() if k != "sentence"}
-    values["epsilon"] = _from_json(values["epsilon"])
-    values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))
-    if values.get("record_reading") is not None:
-        reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
-        values["record_reading"] = RecordReading(**reading)
-    values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
-    return values
 
 
 _OPENING = {
@@ -394,18 +401,6 @@ _OPENING = {
 }
 
 
-def _whole_record(reading: RecordReading) -> str:
-    sentence = (
-        f"For a whole record of {reading.n_entries} numbers, each changed as far, the same release "
-        f"has epsilon {rounded_up(reading.epsilon, 4)} at delta {rounded_up(reading.delta, 3)} "
-        f"(pure: {rounded_up(reading.pure_epsilon, 4)})"
-    )
-    if reading.atom_probability:
-        chance = rounded_up(reading.atom_probability, 2)
-        sentence += f", and publishes at least one of them exactly with probability {chance}"
-    return sentence + "."
-
-
 def rounded_up(value: float, digits: int) -> str:
     """Write a figure no smaller than it is; 0.1 stays 0.1."""
     if not math.isfinite(value):
@@ -414,28 +409,8 @@ def rounded_up(value: float, digits: int) -> str:
     return f"{float(written):.{digits}g}"
 
 
-def _both_readings(a: RecordReading | None, b: RecordReading | None) -> RecordReading | None:
-    if a is None or b is None:  # half an answer would understate the whole
-        return None
-    return RecordReading(
-        n_entries=max(a.n_entries, b.n_entries),
-        pure_epsilon=a.pure_epsilon + b.pure_epsilon,
-        epsilon=a.epsilon + b.epsilon,
-        delta=min(a.delta + b.delta, 1.0),
-        atom_probability=1 - (1 - a.atom_probability) * (1 - b.atom_probability),
-    )
-
-
 def _figure(guarantee: Guarantee) -> float:
     return math.inf if guarantee.epsilon is None else guarantee.epsilon
-
-
-def _claimed(a: Guarantee, b: Guarantee) -> float | None:
-    if a.claimed_epsilon is None and b.claimed_epsilon is None:
-        return None
-    first = a.claimed_epsilon if a.claimed_epsilon is not None else _figure(a)
-    second = b.claimed_epsilon if b.claimed_epsilon is not None else _figure(b)
-    return first + second
 
 
 def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,10 +14,8 @@ is added. Proof: docs/guarantees/ledger.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -25,11 +23,10 @@ from scipy.special import log_ndtr
 from scipy.stats import chi
 
 from sfumato.exceptions import UnsupportedEventError
-from sfumato.privacy.distributions import profile_of
+from sfumato.privacy.distributions import loss_cdf, loss_range, profile_masses, profile_of
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
-    CurveEvent,
     EntryEvent,
     Event,
     LaplaceEvent,
@@ -39,8 +36,6 @@ from sfumato.privacy.events import (
     SelectionEvent,
     SubsampledGaussianEvent,
 )
-from sfumato.privacy.objective import loss_cdf, loss_range
-from sfumato.privacy.profiles import profile_masses
 
 MAX_CELLS = 2**15  # of one measure: a quarter of a megabyte, a millisecond or two a convolution
 MAX_HEAVY_CELLS = 8  # convolved one by one, which is exact but for the last bit
@@ -134,44 +129,41 @@ class Losses:
 @lru_cache(maxsize=64)
 def losses_of(event: Event, interval: float) -> Losses:
     """Return a measure that bounds one release, on a grid of `interval` or a coarser one."""
-    handler = _by_profile if isinstance(event, CurveEvent) else _HANDLERS.get(type(event))
-    if handler is None:
-        raise UnsupportedEventError(f"No privacy losses are known for a {event.kind!r} event.")
     width = 2 * loss_range(event, TAIL)[1] if isinstance(event, ObjectivePerturbationEvent) else 0.0
     width = max(width, 2 * float(getattr(event, "epsilon", 0.0)))
     if width > MAX_WIDTH:
         return Losses(interval, 0, np.zeros(1), 1.0)
     while width / interval > MAX_CELLS / 2:
         interval *= 2
-    return handler(event, interval)
-
-
-def _pure(event: PureEvent | ApproximateEvent, interval: float) -> Losses:
-    other = math.exp(-event.epsilon)
-    lost = getattr(event, "delta", 0.0)
-    masses = np.array([other, 1.0]) / (1 + other) * (1 - lost)
-    return _on_grid(np.array([-event.epsilon, event.epsilon]), masses, interval, lost)
-
-
-def _randomized_response(event: RandomizedResponseEvent, interval: float) -> Losses:
-    other, n_labels = math.exp(-event.epsilon), event.n_labels
-    masses = np.array([other, (n_labels - 2) * other, 1.0]) / (1 + (n_labels - 1) * other)
-    return _on_grid(np.array([-1.0, 0.0, 1.0]) * event.epsilon, masses, interval)
-
-
-def _laplace(event: LaplaceEvent | EntryEvent, interval: float) -> Losses:
-    """Half the mass at epsilon, exp(-epsilon) / 2 at -epsilon, the rest between them."""
-    lost = getattr(event, "delta", 0.0)  # the atom publishes the entry exactly
-    places, masses = _between(event.epsilon, interval)
-    places = np.concatenate([[-event.epsilon, event.epsilon], places])
-    masses = np.concatenate([[math.exp(-event.epsilon) / 2, 0.5], masses / 2]) * (1 - lost)
-    return _on_grid(places, masses, interval, lost)
-
-
-def _bounded_range(event: BoundedRangeEvent, interval: float) -> Losses:
-    """All mass between: the curve of `bounded_range_delta`, differentiated."""
-    places, masses = _between(event.epsilon, interval)
-    return _on_grid(places, masses / -math.expm1(-event.epsilon), interval)
+    match event:
+        case PureEvent() | ApproximateEvent() | RandomizedResponseEvent():
+            e, lost = event.epsilon, getattr(event, "delta", 0.0)
+            masses = np.array([math.exp(-e), 1.0]) / (1 + math.exp(-e)) * (1 - lost)
+            return _on_grid(np.array([-e, e]), masses, interval, lost)
+        case LaplaceEvent() | EntryEvent():
+            # Half the mass at epsilon, exp(-epsilon) / 2 at -epsilon, the rest between them.
+            e, lost = event.epsilon, getattr(event, "delta", 0.0)  # the atom tells an entry
+            places, masses = _between(e, interval)
+            places = np.concatenate([[-e, e], places])
+            masses = np.concatenate([[math.exp(-e) / 2, 0.5], masses / 2]) * (1 - lost)
+            return _on_grid(places, masses, interval, lost)
+        case BoundedRangeEvent():
+            # All mass between: the curve of `bounded_range_delta`, differentiated.
+            places, masses = _between(event.epsilon, interval)
+            return _on_grid(places, masses / -math.expm1(-event.epsilon), interval)
+        case ObjectivePerturbationEvent():
+            low, high = loss_range(event, TAIL)
+            first, last = math.floor(low / interval), math.ceil(high / interval)
+            cdf = loss_cdf(event, np.arange(first, last + 1) * interval)
+            top = chi.sf((last * interval - low) * event.noise_multiplier, event.dimension)
+            masses = np.maximum(np.diff(cdf), 0.0) * (1 + ROUNDING)  # rounded up to the next loss
+            return Losses(interval, first + 1, masses, float(top) + TAIL)
+        case SelectionEvent() | SubsampledGaussianEvent():
+            # Both directions by one measure, which is looser than composing each by itself.
+            places, masses, infinite = profile_masses(*profile_of(event, interval))
+            return _on_grid(places, masses * (1 + ROUNDING), interval, infinite)
+        case _:
+            raise UnsupportedEventError(f"No privacy losses are known for a {event.kind!r} event.")
 
 
 def _between(epsilon: float, interval: float) -> tuple[np.ndarray, np.ndarray]:
@@ -184,34 +176,6 @@ def _between(epsilon: float, interval: float) -> tuple[np.ndarray, np.ndarray]:
     edges = np.unique(np.concatenate([[-epsilon], inside, [epsilon]]))
     start, width = edges[:-1], np.diff(edges)
     return start + width / 2, np.exp((start - epsilon) / 2) * np.expm1(width / 2)
-
-
-def _objective(event: ObjectivePerturbationEvent, interval: float) -> Losses:
-    low, high = loss_range(event, TAIL)
-    first, last = math.floor(low / interval), math.ceil(high / interval)
-    cdf = loss_cdf(event, np.arange(first, last + 1) * interval)
-    top = chi.sf((last * interval - low) * event.noise_multiplier, event.dimension)
-    masses = np.maximum(np.diff(cdf), 0.0) * (1 + ROUNDING)
-    return Losses(interval, first + 1, masses, float(top) + TAIL)  # rounded up to the next loss
-
-
-def _by_profile(event: Event, interval: float) -> Losses:
-    """Bound both directions by one measure, which is looser than composing each by itself."""
-    places, masses, infinite = profile_masses(*profile_of(event, interval))
-    return _on_grid(places, masses * (1 + ROUNDING), interval, infinite)
-
-
-_HANDLERS: dict[type[Event], Callable[[Any, float], Losses]] = {
-    ApproximateEvent: _pure,
-    BoundedRangeEvent: _bounded_range,
-    EntryEvent: _laplace,
-    LaplaceEvent: _laplace,
-    ObjectivePerturbationEvent: _objective,
-    PureEvent: _pure,
-    RandomizedResponseEvent: _randomized_response,
-    SelectionEvent: _by_profile,
-    SubsampledGaussianEvent: _by_profile,
-}
 
 
 def _on_grid(
@@ -241,22 +205,18 @@ def _convolved(large: np.ndarray, small: np.ndarray) -> tuple[np.ndarray, float]
         return result * (1 + ROUNDING), 0.0
     start = int(filled[0])
     rest = rest[start : int(filled[-1]) + 1]
-    part, lost = _convolved_smooth(large, rest)
+    if len(rest) <= MAX_DIRECT_CELLS:  # sums of products of positive numbers
+        part, lost = np.convolve(large, rest) * (1 + 2 * len(rest) * UNIT), 0.0
+    else:
+        size = len(large) + len(rest) - 1
+        length = fft.next_fast_len(size, real=True)
+        product = fft.rfft(large, length) * fft.rfft(rest, length)
+        part = np.maximum(fft.irfft(product, length)[:size], 0.0)
+        # Higham (2002), theorem 24.2: the three transforms err by less than this in the norm.
+        norms = large.sum() * np.linalg.norm(rest) + np.linalg.norm(large) * rest.sum()
+        lost = math.sqrt(size) * (12 * UNIT * math.log2(length) * float(norms))
     result[start : start + len(part)] += part
     return result * (1 + ROUNDING), lost
-
-
-def _convolved_smooth(large: np.ndarray, small: np.ndarray) -> tuple[np.ndarray, float]:
-    if len(small) <= MAX_DIRECT_CELLS:  # sums of products of positive numbers
-        return np.convolve(large, small) * (1 + 2 * len(small) * UNIT), 0.0
-    size = len(large) + len(small) - 1
-    length = fft.next_fast_len(size, real=True)
-    product = fft.rfft(large, length) * fft.rfft(small, length)
-    part = np.maximum(fft.irfft(product, length)[:size], 0.0)
-    # Higham (2002), theorem 24.2: the three transforms err by less than this in the norm.
-    norms = large.sum() * np.linalg.norm(small) + np.linalg.norm(large) * small.sum()
-    error = 12 * UNIT * math.log2(length) * float(norms)
-    return part, math.sqrt(size) * error
 
 
 def _gaussian_curve(epsilons: np.ndarray, mu: float) -> np.ndarray:

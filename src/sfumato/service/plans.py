@@ -8,7 +8,7 @@ from dataclasses import replace
 from sfumato.privacy.events import Event, GaussianEvent, PureEvent, SelectionEvent
 from sfumato.privacy.filters import PrivacyFilter
 from sfumato.privacy.gaussian import epsilon_from_mu, mu_from_budget
-from sfumato.privacy.selection import selection_mu, with_max_runs
+from sfumato.privacy.renyi import selection_mu, with_max_runs
 
 SEARCHED_RUNS = 5.0  # on average; all that are allowed are made, so that nobody sees how many count
 SCORE_SHARE = 0.1  # of a run, for its score

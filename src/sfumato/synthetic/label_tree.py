@@ -40,7 +40,7 @@ from sfumato.mechanisms.exponential import (
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.budget import Budget
 from sfumato.models.smoothing import density_threshold, smooth
-from sfumato.privacy.calibrate import gaussian_mu_beside
+from sfumato.privacy.composition import gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.counts import CountTables, PlaceCounts, PlaceTree, cuts_by_counts
 from sfumato.sums.records import Records
