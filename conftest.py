@@ -33,7 +33,7 @@ QUICK = (
     "tests/ledger/test_ledger.py",
     "tests/ledger/test_ledger_chain.py",
     "tests/ledger/test_receipt.py",
-    "tests/models/test_covariance.py",
+    "tests/models/test_features.py",
     "tests/models/test_least_squares.py",
     "tests/mechanisms/test_mechanisms.py",
     "tests/mechanisms/test_process.py",

@@ -141,7 +141,7 @@ def covered(model: PrivateDensity, rows: np.ndarray) -> float:
     (m,) = released.cells.shape
     ends = released.cells.lower[0], released.cells.upper[0]
     exact = np.histogram(np.clip(rows, 0, 1), m, ends)[0].astype(float)[:, None]
-    clean = released.smoothed[0].of(released.corrected(exact)[:, 0]) / released.volume
+    clean = released.smoothed[0].of(exact[:, 0] / released.total) / released.volume
     clean = np.maximum(clean, 0)
     middles = ends[0] + (np.arange(m)[:, None] + 0.5) * released.volume
     low, high = model.bands(middles)

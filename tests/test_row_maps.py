@@ -35,9 +35,8 @@ from sfumato.models.additive_rows import (
     ScorePlaces,
     Sides,
 )
-from sfumato.models.covariance import MaternKernel
 from sfumato.models.curves import SmoothedCurves
-from sfumato.models.features import KnotFeatures
+from sfumato.models.features import KnotFeatures, MaternKernel
 from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells

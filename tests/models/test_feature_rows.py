@@ -10,8 +10,7 @@ import pytest
 from sfumato import Bounds, PrivateKernelClassifier, PrivateKernelRegressor
 from sfumato.audit.testing import seeded_noise
 from sfumato.models import solvers as feature_rows
-from sfumato.models.covariance import GaussianKernel
-from sfumato.models.features import FourierFeatures
+from sfumato.models.features import FourierFeatures, GaussianKernel
 from sfumato.models.solvers import FeatureRows
 
 
@@ -23,7 +22,7 @@ def small_blocks(monkeypatch):
 def rows_of(n: int, kept: int, monkeypatch) -> tuple[FeatureRows, np.ndarray]:
     monkeypatch.setattr(feature_rows, "KEPT", kept)
     rows = np.random.default_rng(0).normal(size=(n, 3))
-    features = FourierFeatures(GaussianKernel(1.0), 20, n_features=3)
+    features = FourierFeatures.draw(GaussianKernel(1.0), 20, n_features=3)
     return FeatureRows(rows, features.transform, features.size), features.transform(rows)
 
 

@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.core.constraints import Form, numbers, one_of, real, refuse
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.covariance import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
-from sfumato.models.features import KnotFeatures
+from sfumato.models.features import GaussianKernel, Kernel, KnotFeatures, MaternKernel
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
@@ -149,10 +148,30 @@ class PrivateMeanCurve(PrivateEstimator):
                 "per_person='average'."
             )
         records, budget = self._begin(X, None, groups)
-        self.points_ = self._public_points(records.width)
-        curves = records.mapped(self._smoothing())  # [C1] each row alone, norm at most 1
+        n_points = records.width
+        if self.points is None:
+            self.points_ = np.linspace(0.0, 1.0, n_points) if n_points > 1 else np.zeros(1)
+        else:
+            self.points_ = np.asarray(self.points, dtype=np.float64)
+        if self.points_.shape != (n_points,):
+            raise InvalidInputError(
+                f"'points' must have one number per column. Got shape {self.points_.shape} for "
+                f"{n_points} columns."
+            )
+        if not (np.isfinite(self.points_).all() and (np.diff(self.points_) > 0).all()):
+            raise InvalidInputError("'points' must be finite and increase strictly.")
+        clipped = SmoothedCurves(
+            self._space(), *self._value_range(), float(self.smoothing), float(self.norm)
+        )
+        curves = records.mapped(clipped)  # [C1] each row alone, norm at most 1
         is_public = curves.public_rows is not None
-        statistic = CurveSum(curves.width, 0.0 if is_public else self._count_weight())
+        # The variance at a point where the mean is v is (τ² + c²)(1 + v²/c²) noise units for curves
+        # that are counted with c, and |v| <= min(τ, 1): a smoothed curve is no larger than its
+        # norm, and values end at 1. It is least at c² = τ min(τ, 1). Curves are divided by τ here,
+        # so c is too; it is cut to the grid of sums, so that the count of any curves is exact.
+        weight = math.ldexp(math.sqrt(min(1.0, 1 / float(self.norm))), COUNT_BITS)
+        weight = math.ldexp(max(math.floor(weight), 1), -COUNT_BITS)
+        statistic = CurveSum(n_points, 0.0 if is_public else weight)
         mean = budget.process(statistic)  # [C2] sensitivity of the sum
         budget.charge()  # [C3] charge, then draw
         released = budget.draw(mean, curves)
@@ -169,30 +188,14 @@ class PrivateMeanCurve(PrivateEstimator):
         if not (np.diff(self.points_) > 0).all():
             raise refuse("points_", "numbers that increase")
 
-    def _public_points(self, n_points: int) -> Array:
-        if self.points is None:
-            return np.linspace(0.0, 1.0, n_points) if n_points > 1 else np.zeros(1)
-        points = np.asarray(self.points, dtype=np.float64)
-        if points.shape != (n_points,):
-            raise InvalidInputError(
-                f"'points' must have one number per column. Got shape {points.shape} for "
-                f"{n_points} columns."
-            )
-        if not (np.isfinite(points).all() and (np.diff(points) > 0).all()):
-            raise InvalidInputError("'points' must be finite and increase strictly.")
-        return points
-
     def _space(self) -> KnotFeatures:
         """Functions spanned by the kernel at the public points."""
         spread = float(self.points_[-1] - self.points_[0]) or 1.0
         length = self.length * spread
-        kernel: Kernel
-        if self.kernel == "gaussian":
-            kernel = GaussianKernel(length)
-        elif self.kernel == "exponential":
-            kernel = ExponentialKernel(1 / length)
-        else:
-            kernel = MaternKernel(1.5 if self.kernel == "matern32" else 2.5, length)
+        kernel: Kernel = GaussianKernel(length)
+        if self.kernel != "gaussian":
+            smoothness = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
+            kernel = MaternKernel(smoothness[self.kernel], length)
         return KnotFeatures(kernel, self.points_)
 
     def _value_range(self) -> tuple[Array, Array]:
@@ -204,21 +207,6 @@ class PrivateMeanCurve(PrivateEstimator):
                 "bounds=Bounds(lower=..., upper=...)."
             )
         return (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
-
-    def _smoothing(self) -> SmoothedCurves:
-        middle, half = self._value_range()
-        return SmoothedCurves(self._space(), middle, half, float(self.smoothing), float(self.norm))
-
-    def _count_weight(self) -> float:
-        """The constant that counts a curve of norm 1: noise at a point is least at this one.
-
-        The variance at a point where the mean is v is ``(τ² + c²)(1 + v²/c²)`` noise units, and
-        ``|v| <= min(τ, 1)``: a smoothed curve is no larger than its norm, and values end at 1. It
-        is least at ``c² = τ min(τ, 1)``. Here curves are divided by τ, so c is too; cut to the
-        grid of sums, so that the count of any curves is exact.
-        """
-        weight = math.sqrt(min(1.0, 1 / float(self.norm)))
-        return math.ldexp(max(math.floor(math.ldexp(weight, COUNT_BITS)), 1), -COUNT_BITS)
 
     def curve(self, points: ArrayLike) -> Array:
         """Return the released mean at points, in the units of the values and inside their range.
@@ -314,31 +302,30 @@ class SmoothedCurves:
     def __call__(self, rows: Array) -> Array:
         """Smooth curves; no value makes it raise."""
         seen = np.isfinite(rows)
-        known = np.clip(np.where(seen, rows, self.middle), *self._range)
+        ends = self.middle - self.half, self.middle + self.half
+        known = np.clip(np.where(seen, rows, self.middle), *ends)
         scaled = np.clip((known - self.middle) / self.half, -1.0, 1.0)
         found = np.zeros(scaled.shape)
         patterns, members = np.unique(seen, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             curves = np.flatnonzero(members.ravel() == number)
-            matrix, n_seen = self._matrix(pattern), max(int(pattern.sum()), 1)
+            # Coordinates of the smoothing of each unit vector, by the points seen alone.
+            units, knots = np.eye(self.width)[pattern], self.features.knots
+            weights = smoothing_weights(
+                self.features.kernel,
+                knots,
+                units,
+                np.tile(pattern, (len(units), 1)),
+                self.smoothing,
+            )
+            matrix = np.asarray(weights @ self.features.transform(knots))
+            n_seen = max(int(pattern.sum()), 1)
             longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
             reach = math.sqrt(n_seen) * (1 + ROUNDING_MARGIN)  # longer than any row of values
             inside = scaled[np.ix_(curves, pattern)] / reach
             basis = matrix / (longest * (1 + ROUNDING_MARGIN))
             found[curves] = exact_projection(inside, basis) * (reach * longest)
         return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
-
-    @property
-    def _range(self) -> tuple[Array, Array]:
-        return self.middle - self.half, self.middle + self.half
-
-    def _matrix(self, pattern: NDArray[np.bool_]) -> Array:
-        """Return the coordinates of the smoothing of each unit vector, by the points seen alone."""
-        units = np.eye(self.width)[pattern]
-        seen = np.broadcast_to(pattern, units.shape)
-        knots = self.features.knots
-        weights = smoothing_weights(self.features.kernel, knots, units, seen, self.smoothing)
-        return np.asarray(weights @ self.features.transform(knots))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -30,10 +30,10 @@ from sfumato.mechanisms.gaussian import SLACK, GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.budget import Budget
-from sfumato.models.covariance import GaussianKernel
 from sfumato.models.features import (
     MAX_EXACT,
     Domain,
+    GaussianKernel,
     features_from_dict,
     public_features,
     stored_features,
@@ -42,9 +42,9 @@ from sfumato.models.smoothing import MAX_CELLS, Cells, GridDensity, default_cell
 from sfumato.models.spaces import (
     KNOTS_OF_AN_AXIS,
     GaussianSpace,
-    Nodes,
     ProcessDensity,
     SobolevSpace,
+    public_nodes,
     two_sum,
 )
 from sfumato.privacy.guarantee import Relation
@@ -172,8 +172,8 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     >>> model = PrivateDensity(delta=1e-5, bounds=Bounds(lower=0.0, upper=1.0)).fit(X)
     >>> bool(model.density([[0.4]])[0] > 5 * model.density([[0.8]])[0])
     True
-    >>> model.n_modes(), bool(abs(model.quantile(0.5) - 0.4) < 0.02)
-    (1, True)
+    >>> bool(abs(model.quantile(0.5) - 0.4) < 0.02)
+    True
     >>> model.sample(100).shape
     (100, 1)
     """
@@ -244,24 +244,23 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         for name in self.learned.keys() - {"classes_"}:  # of an earlier fit by the other method
             self.__dict__.pop(name, None)
         few = records.width <= FEW_FEATURES
-        asks_process = not self._buys_bandwidth or self.space != "gaussian"
+        asks_process = not isinstance(self.bandwidth, str) or self.space != "gaussian"
         self.method_ = self.method or ("grid" if few and not asks_process else "process")
-        if self.method_ == "process":
-            return self._fit_process(records, budget)
-        if not few:
+        if self.method_ == "grid" and not few:
             raise UnsupportedModeError(
                 f"method='grid' is for one or two features. Got {records.width}: use 'process'."
             )
-        return self._fit_grid(records, budget)
-
-    @property
-    def _buys_bandwidth(self) -> bool:
-        return isinstance(self.bandwidth, str)
+        release = self._fit_grid if self.method_ == "grid" else self._fit_process
+        masses = release(records, budget)
+        self.masses_ = masses.reshape(-1, masses.shape[-1])
+        self.class_prior_ = self.masses_.sum(axis=0)
+        self.guarantee_ = budget.guarantee()
+        return self
 
     # Counts of cells ----------------------------------------------------------------------------
 
-    def _fit_grid(self, records: Records, budget: Budget) -> Self:
-        """Release the counts of cells; see docs/guarantees/grid-density.md."""
+    def _fit_grid(self, records: Records, budget: Budget) -> Array:
+        """Release the counts of cells and return masses; see docs/guarantees/grid-density.md."""
         d, epsilon = records.width, float(self.epsilon)
         if self.n_cells is not None and self.n_cells > MAX_CELLS[d]:
             raise InvalidInputError(
@@ -294,11 +293,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         self.cell_counts_ = np.asarray(counts[tuple(slice(n) for n in cells.shape)])
         self.noise_variance_ = records.variance_of(mechanism)
         self.public_rows_ = None if gaps else records.public_rows  # of those that are counted
-        masses = self._released().masses  # no rows from here on
-        self.masses_ = masses.reshape(-1, masses.shape[-1])
-        self.class_prior_ = self.masses_.sum(axis=0)
-        self.guarantee_ = budget.guarantee()
-        return self
+        return self._released().masses  # no rows from here on
 
     def _steps(self, n_features: int) -> tuple[float | None, ...]:
         """Return the public distance of neighbouring values of each feature, or None."""
@@ -318,15 +313,15 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
     # Sums of kernels ----------------------------------------------------------------------------
 
-    def _fit_process(self, records: Records, budget: Budget) -> Self:
-        """Release the sums of kernels; see docs/guarantees/density.md."""
+    def _fit_process(self, records: Records, budget: Budget) -> Array:
+        """Release the sums of kernels and return masses; see docs/guarantees/density.md."""
         if records.person is not None or not isinstance(records, ArrayRecords):
             raise UnsupportedModeError(
                 "Densities by random processes (method 'process') protect records, all of them in "
                 "memory; for persons, or records that are not in memory, use method='grid'."
             )
         is_public = records.relation is Relation.REPLACE_ONE
-        buys = self._buys_bandwidth
+        buys = isinstance(self.bandwidth, str)
         if buys and not is_public:
             raise UnsupportedModeError(
                 "bandwidth='private' uses the number of rows, which relation 'add_or_remove_one' "
@@ -337,10 +332,14 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         domain, inside = self._domain(d), Clipped(self.row_bounds, d)
         rows = MappedRows(given, inside, d)  # [D1] rows inside the public box
         # Whether the space can be built is found out before anything is charged.
-        self.bandwidth_ = domain.width if buys else self._kernel_bandwidth()
-        self._public_space(d)
+        given_width = domain.width if buys else GaussianKernel(self.bandwidth).bandwidth
+        self.bandwidth_ = np.asarray(given_width, dtype=np.float64)
+        self._space(d, reset=True)
         spent = self.bandwidth_share if buys else 0.0  # [D2] the budget divided
-        spreads = spread_mechanisms(self.epsilon * spent * ROUNDED_DOWN, d) if buys else []
+        spreads: list[ExponentialMechanism] = []
+        if buys:  # replacing one row changes a score of `spread_scores` by at most 1
+            each = self.epsilon * spent * ROUNDED_DOWN / d
+            spreads = [ExponentialMechanism(sensitivity=1.0, epsilon=each)] * d
         mechanism = GaussianProcessMechanism.calibrate(
             sensitivity=1.0,
             epsilon=self.epsilon * ((1 - spent) * ROUNDED_DOWN if buys else 1.0),
@@ -352,40 +351,37 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         if buys:  # [D4] spreads
             chosen = private_spreads(rows, domain, spreads, receipt)
             self.bandwidth_ = normal_rule(chosen, len(rows), domain.width)
-        space = self._public_space(d)
+        space = self._space(d, reset=True)
         bound = space.sensitivity(self.relation, n_classes)
         # [D7] the mechanism covers SLACK of it; rounding errors of very many rows may be more
         rounding = space.rounding(len(rows) if is_public else MAX_ROWS_SECRET_N)
         bound = max(bound, (bound + rounding) / (1 + SLACK))
-        sums = _added_up(space, rows, codes, n_classes)  # one column a class
-        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)  # [D5]
+        classes = np.eye(n_classes)  # sums have one column a class
+        total = lost = np.zeros(())
+        for start in range(0, max(1, len(rows)), BLOCK):  # all that is as long are the rows
+            part = slice(start, start + BLOCK)
+            total, lost = two_sum(total, lost, space.statistic(rows[part], classes[codes[part]]))
+        self.coefficients_ = bound * mechanism.release(  # [D5]
+            np.asarray(total + lost) / bound, ledger=receipt
+        )
         density = ProcessDensity.of(  # [D6] no rows
             space, self.coefficients_, len(rows) if is_public else None
         )
         self.scale_, self.threshold_, self.gain_ = density.scale, density.threshold, density.gain
-        self.masses_, self.class_prior_ = density.masses, density.masses.sum(axis=0)
-        self.guarantee_ = budget.guarantee()
-        return self
+        return density.masses
 
-    def _kernel_bandwidth(self) -> Array:
-        return np.asarray(GaussianKernel(self.bandwidth).bandwidth, dtype=np.float64)
-
-    def _public_space(self, n_features: int) -> Space:
-        """Build the space from public numbers; its features are kept for later queries."""
-        if self.space == "gaussian":
-            features = public_features(
-                GaussianKernel(self.bandwidth_),
-                self.row_bounds,
-                n_features,
-                fourier=self.n_fourier,
-                random_state=self.random_state,
-            )
-            self.features_ = features.to_dict()
-        return self._fitted_space(n_features)
-
-    def _fitted_space(self, n_features: int) -> Space:
+    def _space(self, n_features: int, *, reset: bool = False) -> Space:
+        """Return the space of public numbers; its features are kept for later queries."""
         domain, kernel = self._domain(n_features), GaussianKernel(self.bandwidth_)
         if self.space == "gaussian":
+            if reset:
+                self.features_ = public_features(
+                    kernel,
+                    self.row_bounds,
+                    n_features,
+                    fourier=self.n_fourier,
+                    random_state=self.random_state,
+                ).to_dict()
             return GaussianSpace(kernel, features_from_dict(self.features_), domain)
         if kernel.is_full:
             raise InvalidInputError(
@@ -405,7 +401,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             n_rows = getattr(self, "public_rows_", None)
             return GridDensity(cells, self.cell_counts_, self.noise_variance_, n_rows)
         return ProcessDensity(
-            self._fitted_space(d),
+            self._space(d),
             self.coefficients_,
             self.scale_,
             self.threshold_,
@@ -426,12 +422,12 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 raise refuse("cell_counts_", "counts of cells of one or two features")
             n_nodes = int(np.prod(shape))
         else:
-            space = self._fitted_space(sizes["d"])
+            space = self._space(sizes["d"])
             if isinstance(space, SobolevSpace) and self.coefficients_.shape[:-1] != tuple(
                 len(knots) for knots in space.knots
             ):
                 raise refuse("coefficients_", "one number per point of the grid and class")
-            n_nodes = len(Nodes(space.domain).points)
+            n_nodes = len(public_nodes(space.domain)[0])
         if sizes["nodes"] != n_nodes or not self.masses_.sum() > 0:
             raise refuse("masses_", "the mass of each cell, not all of them zero")
 
@@ -592,16 +588,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             raise InvalidInputError("Probabilities must lie in [0, 1].")
         return self._line().quantile(asked)
 
-    def n_modes(self) -> int:
-        """Count the peaks of the density of one feature that rise above noise and sampling.
-
-        Returns
-        -------
-        int
-            At least 1.
-        """
-        return self._line().n_modes()
-
     def bands(self, X: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Return bounds of the smoothed density without its noise; costs nothing.
 
@@ -637,7 +623,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         released = self._released()
         if not isinstance(released, GridDensity) or self.n_features_in_ != 1:
             raise UnsupportedModeError(
-                "Distribution function, quantiles and modes are for method 'grid' and one feature."
+                "Distribution function and quantiles are for method 'grid' and one feature."
             )
         return released
 
@@ -693,16 +679,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return ax
 
 
-def _added_up(space: Space, rows: MappedRows, codes: NDArray[np.intp], n_classes: int) -> Array:
-    """The statistic of all rows, from blocks: nothing but the rows is as long as they are."""
-    classes = np.eye(n_classes)
-    total = lost = np.zeros(())
-    for start in range(0, max(1, len(rows)), BLOCK):
-        part = slice(start, start + BLOCK)
-        total, lost = two_sum(total, lost, space.statistic(rows[part], classes[codes[part]]))
-    return np.asarray(total + lost)
-
-
 # A bandwidth from private spreads -----------------------------------------------------------------
 #
 # ``h_j = (4 / ((d + 2) n))^(1 / (d + 4)) s_j / 1.34``: the normal rule. The spread s_j of a feature
@@ -711,15 +687,6 @@ def _added_up(space: Space, rows: MappedRows, codes: NDArray[np.intp], n_classes
 # before, by one exponential mechanism. (The rule is printed with quartiles and with d + 1 in the
 # paper on private functions. Two quartiles, each on an even grid, would cost twice as much and were
 # two to six times too wide at a few hundred rows.)
-
-
-def spread_mechanisms(epsilon: float, n_features: int) -> list[ExponentialMechanism]:
-    """Return the choices to be charged: one per feature, `epsilon` together.
-
-    Replacing one row changes a score of `spread_scores` by at most 1.
-    """
-    one = ExponentialMechanism(sensitivity=1.0, epsilon=epsilon / n_features)
-    return [one] * n_features
 
 
 def private_spreads(
@@ -732,7 +699,8 @@ def private_spreads(
     chosen = np.empty(rows.shape[1])
     for feature, mechanism in enumerate(mechanisms):
         column, lengths = np.empty(len(rows)), SPREADS * domain.width[feature]
-        for part in _blocks(len(rows)):
+        for start in range(0, len(rows), BLOCK):
+            part = slice(start, start + BLOCK)
             column[part] = rows[part][:, feature]
         column.sort()
         chosen[feature] = lengths[mechanism.release(spread_scores(column, lengths), ledger=ledger)]
@@ -747,16 +715,12 @@ def spread_scores(ordered: Array, lengths: Array) -> Array:
     begin at the next one.
     """
     most = np.zeros(len(lengths))
-    for part in _blocks(len(ordered)):
-        starts, place = ordered[part], np.arange(part.start, part.stop)
+    for start in range(0, len(ordered), BLOCK):
+        starts = ordered[start : start + BLOCK]
+        place = np.arange(start, start + len(starts))
         ends = (np.searchsorted(ordered, starts + s, side="right") for s in lengths)
         most = np.maximum(most, [(end - place).max() for end in ends])
     return np.asarray(-np.abs(most - len(ordered) / 2))
-
-
-def _blocks(n_rows: int) -> Iterator[slice]:
-    for start in range(0, n_rows, BLOCK):
-        yield slice(start, min(start + BLOCK, n_rows))
 
 
 def normal_rule(spreads: Array, n_rows: int, width: Array) -> Array:

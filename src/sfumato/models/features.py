@@ -1,40 +1,33 @@
-"""Public feature maps: orthonormal systems in which a function becomes a finite vector.
+"""Kernels, and public feature maps in which a function of their space becomes a finite vector.
 
 A map φ gives ``φ(x)·φ(y) = K_φ(x, y)``, the kernel of a finite-dimensional space. For the Taylor,
 periodic and knot maps that space is a subspace of the space H of a kernel K, and the coordinates of
 f are those of its projection: never longer than f is in H. What lies outside is not released. A
-function is released by a mechanism for its sensitivity in H: ``features.coordinates(f)`` with noise
-answer any number of questions by ``features.evaluate``.
+function is released by a mechanism for its sensitivity in H: its coordinates with noise answer any
+number of questions by ``features.evaluate``.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
+from scipy.spatial.distance import cdist
 from scipy.special import pdtrc
 from sklearn.utils import check_random_state
 
 from sfumato.core.constraints import refuse
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.models.covariance import (
-    ExponentialKernel,
-    GaussianKernel,
-    Kernel,
-    KernelExpansion,
-    MaternKernel,
-    kernel_from_dict,
-)
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
-Function = Callable[[Array], Array]
 
 NUGGET = 2.0**-33  # variance of the independent noise that each point of a dense system adds
 MAX_KNOTS = 8192
@@ -46,6 +39,88 @@ MARGIN = 8.1  # bandwidths that keep the copies of the kernel apart: exp(-8.1²/
 HIGHEST = 8.3  # frequencies beyond have weights below 1e-14 together
 MAX_PERIODIC = 2**22
 MAX_EXACT = 2**17  # features of a density
+
+
+# Kernels with K(x, x) = 1 -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GaussianKernel:
+    """``K(x, y) = exp(-½ (x - y)ᵀ H⁻¹ (x - y))``."""
+
+    bandwidth: Any  # kept as a float, a tuple of floats or a tuple of rows
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.bandwidth, dtype=float)
+        if given.ndim == 2:
+            is_square = given.shape[0] == given.shape[1] and np.isfinite(given).all()
+            if not (
+                is_square and np.allclose(given, given.T) and np.linalg.eigvalsh(given).min() > 0
+            ):
+                raise InvalidInputError("'bandwidth' given as a matrix must be positive definite.")
+            kept: Any = tuple(tuple(row) for row in ((given + given.T) / 2).tolist())
+        else:
+            if given.ndim > 1 or given.size == 0 or not (np.isfinite(given) & (given > 0)).all():
+                raise InvalidInputError(
+                    "'bandwidth' must be one finite positive number, or one for each axis."
+                )
+            kept = float(given) if given.ndim == 0 else tuple(given.tolist())
+        object.__setattr__(self, "bandwidth", kept)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether H is a full matrix, so that axes are mixed."""
+        return isinstance(self.bandwidth, tuple) and isinstance(self.bandwidth[0], tuple)
+
+    def whiten(self, X: Array) -> Array:
+        """Return rows u with ``K = exp(-½ ||u - u'||²)``."""
+        scales = np.asarray(self.bandwidth, dtype=float)
+        if scales.ndim and scales.shape[0] != X.shape[1]:
+            raise InvalidInputError(
+                f"The kernel is made for {scales.shape[0]} axes, the points have {X.shape[1]}."
+            )
+        if not self.is_full:
+            return np.asarray(X / scales)
+        return np.asarray(solve_triangular(np.linalg.cholesky(scales), X.T, lower=True).T)
+
+    def normaliser(self, n_features: int) -> float:
+        """Return ``(2π)^(d/2) |H|^(1/2)``: the kernel divided by it is a density."""
+        widths = np.asarray(self.bandwidth)
+        if self.is_full:
+            root = math.sqrt(np.linalg.det(widths))
+        else:
+            root = float(np.prod(np.zeros(n_features) + widths))
+        return float((2 * math.pi) ** (n_features / 2) * root)
+
+    def __call__(self, A: Array, B: Array) -> Array:
+        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
+        squares = cdist(self.whiten(A), self.whiten(B), "sqeuclidean")
+        return np.asarray(np.exp(squares / -2))
+
+
+@dataclass(frozen=True)
+class MaternKernel:
+    """Matérn covariance of the Euclidean distance r, with ``t = sqrt(2 nu) r / length``.
+
+    ``exp(-t)``, ``(1 + t) exp(-t)`` or ``(1 + t + t²/3) exp(-t)`` for nu = 1/2, 3/2, 5/2. With nu
+    = 1/2 it is the exponential kernel, on a line that of the Sobolev space H¹.
+    """
+
+    nu: float
+    length: float
+
+    def __post_init__(self) -> None:
+        if self.nu not in (0.5, 1.5, 2.5) or not 0 < self.length < math.inf:
+            raise InvalidInputError("'nu' must be 0.5, 1.5 or 2.5, and 'length' positive.")
+
+    def __call__(self, A: Array, B: Array) -> Array:
+        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
+        t = math.sqrt(2 * self.nu) * cdist(A / self.length, B / self.length)
+        polynomial = {0.5: 1.0, 1.5: 1 + t, 2.5: 1 + t + t**2 / 3}[self.nu]
+        return np.asarray(polynomial * np.exp(-t))
+
+
+Kernel = GaussianKernel | MaternKernel
 
 
 # Where a function may be asked --------------------------------------------------------------------
@@ -116,71 +191,21 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def transform(self, X: Array) -> Array:
-        """Return φ(x) for each row; rows are not checked, and no value makes it raise.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-            Rows.
-        """
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain values and arrays, which `features_from_dict` reads."""
+        """Return φ(x) for each row; rows are not checked, and no value makes it raise."""
 
     def check(self, X: ArrayLike) -> Array:
-        """Return the points of a query as rows, or say what is wrong with them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The points.
-        """
+        """Return the points of a query as rows, or say what is wrong with them."""
         return as_points(X, self.n_features)
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
-        """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k).
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (size,) or (size, k)
-            Coordinates of one function or of k.
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, k)
-            The values.
-        """
+        """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
         blocks = self._blocks(self.check(X))
         return np.concatenate([self.transform(block) @ coordinates for block in blocks])
 
-    def coordinates(self, function: Function) -> Array:
-        """Return the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion.
-
-        Parameters
-        ----------
-        function : callable
-            The function that is to be released; takes rows.
-
-        Returns
-        -------
-        ndarray of shape (size,) or (size, k)
-            The coordinates.
-        """
-        if not isinstance(function, KernelExpansion):
-            raise InvalidInputError(
-                f"{type(self).__name__} takes a function as a KernelExpansion. Got "
-                f"{type(function).__name__}; any callable works with KnotFeatures."
-            )
-        parts = zip(self._blocks(function.centres), self._blocks(function.weights), strict=True)
-        return np.asarray(sum(self.transform(rows).T @ w for rows, w in parts))
+    def add_up(self, rows: Array, weights: Array) -> Array:
+        """Return ``sum_i w_i φ(x_i)``, the coordinates of ``sum_i w_i K(., x_i)``; k such sums."""
+        parts = zip(self._blocks(rows), self._blocks(weights), strict=True)
+        return np.asarray(sum(self.transform(block).T @ w for block, w in parts))
 
     def _blocks(self, rows: Array) -> list[Array]:
         step = max(1, BLOCK // self.size)
@@ -191,36 +216,15 @@ class TaylorFeatures(FeatureMap):
     """``φ_j(u) = exp(-u²/2) u^j / sqrt(j!)`` of the Gaussian kernel, tensor product over axes.
 
     Exact up to a truncation below 1e-13 of the kernel on the domain; no matrix is factored.
-
-    Parameters
-    ----------
-    kernel : GaussianKernel
-        Isotropic, one bandwidth per axis, or full H (then in the axes of its Cholesky factor).
-    domain : Bounds
-        The box in which the function may be asked.
-    n_features : int
-        Number of axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sfumato import Bounds
-    >>> from sfumato.models.covariance import GaussianKernel
-    >>> features = TaylorFeatures(GaussianKernel(0.1), Bounds(lower=0.0, upper=1.0), 1)
-    >>> x = np.linspace(0, 1, 50)[:, None]
-    >>> error = features.transform(x) @ features.transform(x).T - GaussianKernel(0.1)(x, x)
-    >>> features.size, bool(np.abs(error).max() < 1e-13)
-    (73, True)
     """
 
     kind = "taylor"
 
-    def __init__(self, kernel: Kernel, domain: Bounds, n_features: int) -> None:
+    def __init__(self, kernel: GaussianKernel, domain: Bounds, n_features: int) -> None:
         if not isinstance(kernel, GaussianKernel):
             raise InvalidInputError(f"{type(self).__name__} are made for a GaussianKernel.")
-        self.kernel = kernel
+        self.kernel, self.n_features = kernel, n_features
         self.domain = Domain(domain, n_features, bits=0)
-        self.n_features = n_features
         # Middle and half widths of the box where lengths are measured in bandwidths.
         self._centre = kernel.whiten(np.atleast_2d(self.domain.lower + self.domain.width / 2))
         self._radii = np.abs(kernel.whiten(np.diag(self.domain.width / 2))).sum(axis=0)
@@ -244,7 +248,28 @@ class TaylorFeatures(FeatureMap):
         # Beyond MAX_TAYLOR_WIDTH all features are zero in doubles, and products would overflow.
         whitened = self.kernel.whiten(X) - self._centre
         whitened = np.clip(whitened, -MAX_TAYLOR_WIDTH, MAX_TAYLOR_WIDTH)
-        return [_taylor(u, size) for u, size in zip(whitened.T, self.sizes, strict=True)]
+        found = []
+        for u, size in zip(whitened.T, self.sizes, strict=True):
+            powers, half_square = np.arange(size), u[:, None] ** 2 / 2
+            factors = u[:, None] / np.sqrt(np.maximum(powers, 1.0))
+            factors[:, 0] = 1.0
+            if half_square.max(initial=0.0) < 700:  # exp(-u²/2) is a normal double
+                factors[:, :1] = np.exp(-half_square)
+                np.cumprod(factors, axis=1, out=factors)
+            else:  # each factor carries a share of the decay, and each product gets what it lacks
+                factors *= np.exp(-half_square / size)
+                np.cumprod(factors, axis=1, out=factors)
+                factors *= np.exp(-half_square * (1 - (powers + 1) / size))
+            found.append(factors)
+        return found
+
+    def _split(self, X: Array) -> tuple[Array, Array]:
+        """Return the features of the first axis, and products of those of the others."""
+        first, *others = self._axes(X)
+        rest = np.ones((len(X), 1))
+        for each in others:
+            rest = (rest[:, :, None] * each[:, None, :]).reshape(len(X), -1)
+        return first, rest
 
     def check(self, X: ArrayLike) -> Array:
         """Return the points of a query as rows of the domain, or say what is wrong with them."""
@@ -252,7 +277,8 @@ class TaylorFeatures(FeatureMap):
 
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
-        return _row_products(*self._split(X))
+        first, rest = self._split(X)
+        return np.asarray((first[:, :, None] * rest[:, None, :]).reshape(len(X), self.size))
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
         """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
@@ -265,68 +291,22 @@ class TaylorFeatures(FeatureMap):
             parts.append(np.einsum("nm,nmk->nk", rest, partial))
         return np.concatenate(parts).reshape(len(points), *coordinates.shape[1:])
 
-    def evaluate_grid(self, coordinates: Array, axes: Sequence[Array]) -> Array:
-        """Return the values of one function on the product of `axes`, one axis at a time.
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (size,)
-            Coordinates of the function.
-        axes : sequence of ndarray
-            Places along each axis.
-
-        Returns
-        -------
-        ndarray
-            The values, one axis of the array an axis of the grid.
-        """
-        if self.kernel.is_full:
-            points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-            flat = self.evaluate(coordinates, points.reshape(-1, self.n_features))
-            return flat.reshape([len(axis) for axis in axes])
-        values = coordinates.reshape(self.sizes)
-        for number, axis in enumerate(axes):
-            points = np.tile(self.domain.lower, (len(axis), 1))
-            points[:, number] = axis
-            # The first axis is used up and the new one comes last: after d turns all are in order.
-            values = np.tensordot(values, self._axes(points)[number], axes=(0, 1))
-        return values
-
-    def coordinates(self, function: Function) -> Array:
-        """Return ``sum_i w_i φ(c_i)``, one matrix product for each function."""
-        if not isinstance(function, KernelExpansion):
-            return super().coordinates(function)
-        if function.kernel != self.kernel:  # lengths in one space say nothing of another
-            raise InvalidInputError(
-                "The function is an expansion of another kernel than that of the features."
-            )
-        shape = function.weights.shape[1:]
-        weights = function.weights.reshape(len(function.centres), math.prod(shape))
+    def add_up(self, rows: Array, weights: Array) -> Array:
+        """Return ``sum_i w_i φ(x_i)``, one matrix product for each function."""
+        shape = weights.shape[1:]
+        weights = weights.reshape(len(rows), math.prod(shape))
         total = np.zeros((weights.shape[1], self.sizes[0], self.size // self.sizes[0]))
-        blocks = zip(self._blocks(function.centres), self._blocks(weights), strict=True)
-        for centres, block_weights in blocks:
-            first, rest = self._split(centres)
-            for table, w in zip(total, block_weights.T, strict=True):
+        for block, some in zip(self._blocks(rows), self._blocks(weights), strict=True):
+            first, rest = self._split(block)
+            for table, w in zip(total, some.T, strict=True):
                 table += (first * w[:, None]).T @ rest
         return total.reshape(len(total), -1).T.reshape((self.size, *shape))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain values and arrays."""
-        kernel, domain = self.kernel.to_dict(), self.domain
-        return {"kind": self.kind, "kernel": kernel, "lower": domain.lower, "upper": domain.upper}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> TaylorFeatures:
-        """Rebuild the map from `to_dict`."""
-        domain = Bounds(lower=record["lower"], upper=record["upper"])
-        return cls(kernel_from_dict(record["kernel"]), domain, len(np.atleast_1d(record["lower"])))
-
-    def _split(self, X: Array) -> tuple[Array, Array]:
-        first, *others = self._axes(X)
-        rest = np.ones((len(X), 1))
-        for each in others:
-            rest = _row_products(rest, each)
-        return first, rest
+        """Return the map as plain values and arrays, which `features_from_dict` reads."""
+        kernel = {"kind": "gaussian", "bandwidth": self.kernel.bandwidth}
+        lower, upper = self.domain.lower, self.domain.upper
+        return {"kind": self.kind, "kernel": kernel, "lower": lower, "upper": upper}
 
 
 class PeriodicFeatures(TaylorFeatures):
@@ -336,26 +316,6 @@ class PeriodicFeatures(TaylorFeatures):
     for points at most ``P - 8.1`` apart, and is the series ``sum_k w_k cos(2 π k (x - y) / P)``
     with ``w_k ∝ exp(-(2 π k / P)² / 2)``. Its terms grow in number with the width of the domain,
     where those of the Taylor series grow with its square.
-
-    Parameters
-    ----------
-    kernel : GaussianKernel
-        Isotropic, one bandwidth per axis, or full H.
-    domain : Bounds
-        The box in which the function may be asked.
-    n_features : int
-        Number of axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sfumato import Bounds
-    >>> from sfumato.models.covariance import GaussianKernel
-    >>> features = PeriodicFeatures(GaussianKernel(0.02), Bounds(lower=0.0, upper=1.0), 1)
-    >>> x = np.linspace(0, 1, 50)[:, None]
-    >>> error = features.transform(x) @ features.transform(x).T - GaussianKernel(0.02)(x, x)
-    >>> features.size, bool(np.abs(error).max() < 1e-13)
-    (155, True)
     """
 
     kind = "periodic"
@@ -386,16 +346,7 @@ class KnotFeatures(FeatureMap):
 
     The functions spanned by the kernel at the knots. τ = 2⁻³³ keeps the factor stable and only
     shortens φ, so that every bound on the sensitivity in H holds here too.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        K.
-    knots : ndarray of shape (m, d)
-        Public points: a grid, or points drawn from the bounds, never rows of the data.
     """
-
-    kind = "knots"
 
     def __init__(self, kernel: Kernel, knots: ArrayLike) -> None:
         given = np.asarray(knots, dtype=np.float64)
@@ -418,76 +369,37 @@ class KnotFeatures(FeatureMap):
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
         """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
-        points = self.check(X)
         weights = solve_triangular(self._factor, coordinates, lower=True, trans="T")
-        return KernelExpansion(self.kernel, self.knots, weights)(points)
-
-    def coordinates(self, function: Function) -> Array:
-        """Return ``L⁻¹ f(knots)``, for any callable that takes rows."""
-        values = np.asarray(function(self.knots), dtype=np.float64)
-        return np.asarray(solve_triangular(self._factor, values, lower=True))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain values and arrays."""
-        return {"kind": self.kind, "kernel": self.kernel.to_dict(), "knots": self.knots}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> KnotFeatures:
-        """Rebuild the map from `to_dict`."""
-        return cls(kernel_from_dict(record["kernel"]), record["knots"])
+        blocks = self._blocks(self.check(X))
+        return np.concatenate([self.kernel(block, self.knots) @ weights for block in blocks])
 
 
 class FourierFeatures(FeatureMap):
     """``φ(x) = (cos(ω_j·x), sin(ω_j·x))_j / sqrt(J)`` with public frequencies ω; ``||φ(x)|| = 1``.
 
-    The kernel ``φ(x)·φ(y)`` is near K, at a distance of about ``1/sqrt(J)``, and is not K: fit and
-    release in the space of the map itself, where every bound with ``sup K = 1`` holds as it
-    stands. ``φ(x)·φ(y)`` may be negative: a mean of φ moves by up to ``2 / n``.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        K, whose spectral law the frequencies are drawn from.
-    size : int
-        Number of features, even.
-    n_features : int
-        Number of axes.
-    random_state : int, RandomState or None, default=0
-        Rules the public draw of the frequencies.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sfumato.models.covariance import GaussianKernel
-    >>> features = FourierFeatures(GaussianKernel(1.0), 200, n_features=3)
-    >>> phi = features.transform(np.ones((1, 3)))
-    >>> phi.shape, float((phi @ phi.T).round(12)[0, 0])
-    ((1, 200), 1.0)
+    The kernel ``φ(x)·φ(y)`` of frequencies drawn for K is near K, at a distance of about
+    ``1/sqrt(J)``, and is not K: fit and release in the space of the map itself, where every bound
+    with ``sup K = 1`` holds as it stands. ``φ(x)·φ(y)`` may be negative: a mean of φ moves by up
+    to ``2 / n``.
     """
 
     kind = "fourier"
 
-    def __init__(
-        self, kernel: Kernel, size: int = 1024, *, n_features: int, random_state: Any = 0
-    ) -> None:
+    def __init__(self, frequencies: ArrayLike) -> None:
+        self.frequencies = np.asarray(frequencies, dtype=np.float64)
+        if self.frequencies.ndim != 2 or not np.isfinite(self.frequencies).all():
+            raise InvalidInputError("'frequencies' must be finite, one row each.")
+        self.size, self.n_features = 2 * len(self.frequencies), self.frequencies.shape[1]
+
+    @classmethod
+    def draw(
+        cls, kernel: GaussianKernel, size: int, *, n_features: int, random_state: Any = 0
+    ) -> FourierFeatures:
+        """Draw the frequencies of `size` features, an even number, from the spectral law of K."""
         if size < 2 or size % 2:
             raise InvalidInputError(f"'size' must be even and at least 2. Got {size} instead.")
-        rng, shape = check_random_state(random_state), (size // 2, n_features)
-        if isinstance(kernel, ExponentialKernel):
-            self._set(rng.standard_cauchy(shape) * kernel.rates(n_features))
-            return
-        normal = rng.standard_normal(shape)
-        if isinstance(kernel, GaussianKernel):
-            self._set(normal @ kernel.whiten(np.eye(n_features)).T)
-        elif isinstance(kernel, MaternKernel):  # Student's law with 2 nu degrees of freedom
-            tail = np.sqrt(rng.chisquare(2 * kernel.nu, (len(normal), 1)) / (2 * kernel.nu))
-            self._set(normal / tail / np.asarray(kernel.length))
-        else:
-            raise InvalidInputError(f"The spectral law of a {type(kernel).__name__} is not known.")
-
-    def _set(self, frequencies: Array) -> None:
-        self.frequencies = np.asarray(frequencies, dtype=np.float64)
-        self.size, self.n_features = 2 * len(self.frequencies), self.frequencies.shape[1]
+        normal = check_random_state(random_state).standard_normal((size // 2, n_features))
+        return cls(normal @ kernel.whiten(np.eye(n_features)).T)
 
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
@@ -496,43 +408,24 @@ class FourierFeatures(FeatureMap):
         return np.asarray(both / np.sqrt(len(self.frequencies)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain values and arrays."""
+        """Return the map as plain values and arrays, which `features_from_dict` reads."""
         return {"kind": self.kind, "frequencies": self.frequencies}
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> FourierFeatures:
-        """Rebuild the map from `to_dict`."""
-        features = cls.__new__(cls)
-        frequencies = np.asarray(record["frequencies"], dtype=np.float64)
-        if frequencies.ndim != 2 or not np.isfinite(frequencies).all():
-            raise InvalidInputError("'frequencies' must be finite, one row each.")
-        features._set(frequencies)
-        return features
+
+PublicFeatures = TaylorFeatures | FourierFeatures
 
 
-_MAPS: dict[str, Any] = {
-    kind.kind: kind for kind in (FourierFeatures, KnotFeatures, PeriodicFeatures, TaylorFeatures)
-}
-
-
-def features_from_dict(record: Mapping[str, Any]) -> FeatureMap:
-    """Rebuild a feature map from its `to_dict`.
-
-    Parameters
-    ----------
-    record : mapping
-        What `to_dict` gave.
-
-    Returns
-    -------
-    FeatureMap
-        The map.
-    """
+def features_from_dict(record: Mapping[str, Any]) -> PublicFeatures:
+    """Rebuild a feature map from its `to_dict`."""
     kind = record.get("kind")
-    if kind not in _MAPS:
-        raise InvalidInputError(f"'kind' must be one of {sorted(_MAPS)}. Got {kind!r} instead.")
-    features: FeatureMap = _MAPS[kind].from_dict(record)
-    return features
+    if kind == "fourier":
+        return FourierFeatures(record["frequencies"])
+    if kind not in ("taylor", "periodic") or record["kernel"].get("kind") != "gaussian":
+        raise InvalidInputError("'kind' must be 'fourier', 'periodic' or 'taylor'.")
+    exact = TaylorFeatures if kind == "taylor" else PeriodicFeatures
+    domain = Bounds(lower=record["lower"], upper=record["upper"])
+    kernel = GaussianKernel(record["kernel"]["bandwidth"])
+    return exact(kernel, domain, len(np.atleast_1d(record["lower"])))
 
 
 def stored_features(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -551,20 +444,20 @@ def public_features(
     fourier: int,
     random_state: Any,
     most: int = MAX_EXACT,
-) -> FeatureMap:
+) -> PublicFeatures:
     """Return exact features of the kernel if there are at most `most`, else random ones.
 
     Taylor or periodic features, whichever are fewer; else random Fourier features, whose own
     kernel is then the kernel of the space. Bounds and kernel decide, never a row.
     """
-    exact: list[FeatureMap] = []
+    exact: list[TaylorFeatures] = []
     for kind in (TaylorFeatures, PeriodicFeatures):
         with suppress(InvalidInputError):
             exact.append(kind(kernel, bounds, n_features))
     fewest = min(exact, key=lambda features: features.size, default=None)
     if fewest is not None and fewest.size <= most:
         return fewest
-    return FourierFeatures(kernel, size=fourier, n_features=n_features, random_state=random_state)
+    return FourierFeatures.draw(kernel, fourier, n_features=n_features, random_state=random_state)
 
 
 def _too_wide(most: int) -> InvalidInputError:
@@ -572,22 +465,3 @@ def _too_wide(most: int) -> InvalidInputError:
         f"The domain is too wide for this bandwidth: more than {most} features would be needed. "
         "Take a larger bandwidth, a smaller domain, or KnotFeatures."
     )
-
-
-def _taylor(u: Array, size: int) -> Array:
-    powers = np.arange(size)
-    factors = u[:, None] / np.sqrt(np.maximum(powers, 1.0))
-    factors[:, 0] = 1.0
-    half_square = u[:, None] ** 2 / 2
-    if half_square.max(initial=0.0) < 700:  # exp(-u²/2) is a normal double
-        factors[:, :1] = np.exp(-half_square)
-        return np.cumprod(factors, axis=1, out=factors)
-    # Else each factor carries an equal share of the decay, and each product gets what it lacks.
-    factors *= np.exp(-half_square / size)
-    np.cumprod(factors, axis=1, out=factors)
-    factors *= np.exp(-half_square * (1 - (powers + 1) / size))
-    return factors
-
-
-def _row_products(A: Array, B: Array) -> Array:
-    return np.asarray((A[:, :, None] * B[:, None, :]).reshape(len(A), A.shape[1] * B.shape[1]))

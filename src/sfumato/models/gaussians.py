@@ -205,7 +205,16 @@ class ClassGaussianSums:
         if self.mean is None:
             return self._draw_once()
         records = self.records
-        mean, spread, n_rows = self._draw_mean(self.mean)  # [R1] first release
+        noisy = self.budget.draw(self.mean, records)  # [R1] first release
+        n_rows = float(records.public_rows or max(noisy[-1], 1.0))
+        mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
+        noise = records.variance_of(self.mean.mechanism) / n_rows**2
+        # The noise adds to the length of the mean what it has itself; take that away again.
+        length = float(mean @ mean)
+        mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
+        mean = Bounds(norm=1.0).clip(mean[None, :])[0]
+        floor = max(MIN_SPREAD, 2 * math.sqrt(noise))
+        spread = min(max(square - float(mean @ mean), floor), 1.0)
         basis, share = np.eye(records.width), 1.0
         if self.axes is not None:  # [R2] principal directions of centred rows
             centred = records.mapped(Centred(mean, math.sqrt(spread)))
@@ -223,19 +232,6 @@ class ClassGaussianSums:
             parts, numbers = Parts(found.means, axes), np.repeat(numbers, self.n_parts)
         gaussians = self._draw_moments(self.moments, projected, parts)  # [R4] last release
         return CentredGaussians(mean, basis, radius, gaussians, numbers)
-
-    def _draw_mean(self, release: Release) -> tuple[Array, float, float]:
-        """Return the mean, the mean squared distance to it and the number of rows."""
-        noisy, records = self.budget.draw(release, self.records), self.records
-        n_rows = float(records.public_rows or max(noisy[-1], 1.0))
-        mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
-        noise = records.variance_of(release.mechanism) / n_rows**2
-        # The noise adds to the length of the mean what it has itself; take that away again.
-        length = float(mean @ mean)
-        mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
-        mean = Bounds(norm=1.0).clip(mean[None, :])[0]
-        floor = max(MIN_SPREAD, 2 * math.sqrt(noise))
-        return mean, min(max(square - float(mean @ mean), floor), 1.0), n_rows
 
     def _draw_moments(
         self, release: Release, rows: Records, parts: Parts | None = None
@@ -337,48 +333,26 @@ def gaussians_from_moments(
     if n_rows is not None:
         counts = counts + (n_rows - counts.sum()) / len(counts)
     counts = np.maximum(counts, 1.0)
-    means = _into_unit_ball(moments[:, :-1, -1] / counts[:, None])
+    means = moments[:, :-1, -1] / counts[:, None]
+    means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1.0)
     second = moments[:, :-1, :-1] / counts[:, None, None]
     raw = second - means[:, :, None] * means[:, None, :]
     pooled = np.average(raw, axis=0, weights=counts)
     pooled_noise = noise * math.sqrt(len(counts)) / counts.sum()
     average = max(float(np.trace(pooled)) / len(pooled), 0.1 * pooled_noise, 1e-12)
-    covariances = [
-        _repair(covariance, pooled, average, noise / count)
-        for covariance, count in zip(raw, counts, strict=True)
-    ]
+    order, covariances = len(pooled), []
+    for covariance, count in zip(raw, counts, strict=True):
+        radius = noise / count * math.sqrt(2 * order)
+        energy = float(np.sum((covariance - pooled) ** 2))
+        noise_energy = (noise / count) ** 2 * order * (order + 1) / 2
+        share = min(1.0, SHRINKAGE_WEIGHT * noise_energy / energy) if energy > 0 else 0.0
+        eigenvalues, axes = np.linalg.eigh((1 - share) * covariance + share * pooled)
+        floor = max(FLOOR_WEIGHT * radius * max(1 - share, 0.3), MIN_EIGENVALUE * average)
+        ratio = max(radius / average, ROUND_FROM)
+        roundness = min(1.0, math.log(ratio / ROUND_FROM) / math.log(ROUND_AT / ROUND_FROM))
+        eigenvalues = np.maximum(eigenvalues, floor) ** (1 - roundness) * average**roundness
+        covariances.append((axes * eigenvalues) @ axes.T)
     return ClassGaussians(counts, means, np.array(covariances))
-
-
-def _repair(covariance: Array, pooled: Array, average: float, noise: float) -> Array:
-    order = len(covariance)
-    radius = noise * math.sqrt(2 * order)
-    share = _noise_share(covariance - pooled, noise)
-    eigenvalues, axes = np.linalg.eigh((1 - share) * covariance + share * pooled)
-    floor = max(FLOOR_WEIGHT * radius * max(1 - share, 0.3), MIN_EIGENVALUE * average)
-    roundness = _ramp(radius / average)
-    eigenvalues = np.maximum(eigenvalues, floor) ** (1 - roundness) * average**roundness
-    return np.asarray((axes * eigenvalues) @ axes.T)
-
-
-def _noise_share(difference: Array, noise: float) -> float:
-    """Half the share of ``||difference||²`` that noise explains."""
-    order = len(difference)
-    energy = float(np.sum(difference**2))
-    noise_energy = noise**2 * order * (order + 1) / 2
-    return min(1.0, SHRINKAGE_WEIGHT * noise_energy / energy) if energy > 0 else 0.0
-
-
-def _ramp(ratio: float) -> float:
-    """0 up to ROUND_FROM, 1 from ROUND_AT on, straight in the logarithm between."""
-    if ratio <= ROUND_FROM:
-        return 0.0
-    return min(1.0, math.log(ratio / ROUND_FROM) / math.log(ROUND_AT / ROUND_FROM))
-
-
-def _into_unit_ball(means: Array) -> Array:
-    lengths = np.linalg.norm(means, axis=1, keepdims=True)
-    return np.asarray(means / np.maximum(lengths, 1.0))
 
 
 def _log_density(Z: Array, mean: Array, covariance: Array) -> Array:
@@ -392,14 +366,10 @@ def stored_covariances(value: Any, place: str, sizes: dict[str, int]) -> None:
     """Ask a stored model for g positive definite covariances of order k."""
     numbers("g", "k", "k")(value, place, sizes)
     least = np.linalg.eigvalsh(value)[:, 0] if value.size else np.ones(1)
-    if not (np.array_equal(value, np.swapaxes(value, -1, -2)) or _nearly_symmetric(value)):
+    if not np.allclose(value, np.swapaxes(value, -1, -2), rtol=1e-6):
         raise refuse(place, "symmetric matrices")
     if not (least > 0).all():
         raise refuse(place, "positive definite matrices")
-
-
-def _nearly_symmetric(value: Array) -> bool:
-    return bool(np.allclose(value, np.swapaxes(value, -1, -2), rtol=1e-6))
 
 
 def stored_gaussians() -> dict[str, Any]:

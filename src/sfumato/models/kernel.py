@@ -20,8 +20,12 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, target_range
 from sfumato.models.budget import Budget
-from sfumato.models.covariance import GaussianKernel
-from sfumato.models.features import features_from_dict, public_features, stored_features
+from sfumato.models.features import (
+    GaussianKernel,
+    features_from_dict,
+    public_features,
+    stored_features,
+)
 from sfumato.models.solvers import (
     FeatureRows,
     HuberHingeLoss,
@@ -174,26 +178,15 @@ class PrivateKernelMachine(PrivateEstimator):
             )
         exact = sensitivity(strength)
         gap = strength * (self.tolerance * exact / 2) ** 2  # adds the share `tolerance`
-        mechanism = self.calibrate(exact)  # [K2] sensitivity with the gap in it
+        mechanism = self._mechanism(exact)  # [K2] sensitivity with the gap in it
         mechanism.for_size(features.size * n_functions)  # refused before the charge
         machine = solve(mapped, regularization=strength, tolerance=gap, n_rows=n_rows)  # [K3]
         receipt = budget.pay(mechanism.event())  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)
         self.regularization_, self.noise_std_ = strength, math.sqrt(mechanism.variance())
 
-    def calibrate(self, exact: float) -> GaussianProcessMechanism:
-        """Return the noise for a minimiser of certified gap.
-
-        Parameters
-        ----------
-        exact : float
-            The sensitivity of the exact minimiser.
-
-        Returns
-        -------
-        GaussianProcessMechanism
-            The noise.
-        """
+    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
+        """Return the noise for a minimiser of certified gap, by the exact one's sensitivity."""
         return GaussianProcessMechanism.calibrate(
             sensitivity=exact * (1 + self.tolerance), epsilon=self.epsilon, delta=self.delta
         )

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 from scipy.interpolate import PchipInterpolator, RegularGridInterpolator
 from scipy.ndimage import median_filter, uniform_filter
-from scipy.signal import find_peaks, peak_prominences
 from scipy.stats import norm
 
 from sfumato.models.features import Domain
@@ -44,7 +43,6 @@ PRICE_OF_A_BLOCK = 2.0  # for having been chosen: in variances, by the logarithm
 LAPLACE_KURTOSIS = 3.0
 CHOSEN = 0.2  # of a coefficient: what choosing the filter by the same counts adds to its noise
 STACKED = 256  # cells whose weights are computed together
-TELLS_APART = 5.0  # standard deviations by which a peak must rise above its surroundings
 
 
 def default_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
@@ -83,9 +81,16 @@ class Cells:
         Where an axis holds multiples of a step from its lower end, every cell holds equally many
         of them; the last may reach beyond the box.
         """
-        axes = zip(domain.lower.tolist(), domain.upper.tolist(), shape, steps, strict=True)
-        lower, upper, sizes = zip(*(_cut_axis(*axis) for axis in axes), strict=True)
-        return cls(lower, upper, sizes, may_be_missing)
+        lower, upper, sizes = domain.lower.tolist(), domain.upper.tolist(), list(shape)
+        for axis, step in enumerate(steps):
+            if step is None:
+                continue
+            n_values = math.floor((upper[axis] - lower[axis]) / step + 0.5) + 1
+            per_cell = math.ceil(n_values / sizes[axis])
+            sizes[axis] = math.ceil(n_values / per_cell)
+            lower[axis] -= step / 2
+            upper[axis] = lower[axis] + sizes[axis] * per_cell * step
+        return cls(tuple(lower), tuple(upper), tuple(sizes), may_be_missing)
 
     @property
     def width(self) -> int:
@@ -109,18 +114,6 @@ class Cells:
     def counted(self) -> tuple[int, ...]:
         """Numbers that a row can have along each axis."""
         return tuple(n + self.may_be_missing for n in self.shape)
-
-
-def _cut_axis(
-    lower: float, upper: float, most: int, step: float | None
-) -> tuple[float, float, int]:
-    """Return the ends of an axis and its number of cells."""
-    if step is None:
-        return lower, upper, most
-    n_values = math.floor((upper - lower) / step + 0.5) + 1
-    per_cell = math.ceil(n_values / most)
-    n_cells = math.ceil(n_values / per_cell)
-    return lower - step / 2, lower - step / 2 + n_cells * per_cell * step, n_cells
 
 
 # After the release --------------------------------------------------------------------------------
@@ -167,11 +160,6 @@ class Smoothed:
             sums += [(weights**power).sum(axis=0) for power in (1, 2, 4)]
         return np.maximum(sums[1] - self.known * sums[0] ** 2, 0.0), sums[2]
 
-    @property
-    def spread(self) -> Array:
-        """Which part of the variance of one share the filter leaves in each cell."""
-        return self._moments[0]
-
     def half_width(self, level: float) -> Array:
         """Return half the width of an interval that holds `level` of the noise of each share.
 
@@ -198,24 +186,34 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
     estimate says that the rest can be smoothed enough to pay for their noise. `n_rows`, public or
     released, is for the variance of sampling.
     """
-    bank = _Filters.of(shares.shape)
+    widths, responses = _filters(shares.shape)
     variances = np.full(shares.shape, variance + 1 / (n_rows * shares.size))
     variances.flat[0] = 0.0  # the total is not smoothed
+    v, f = np.ravel(variances), responses.reshape(len(responses), -1)
+    bias = np.square(1 - f)
+    # Two proposals: no cell apart, and those that stand out from their neighbours.
+    usual = median_filter(shares, NEIGHBOURS[shares.ndim], mode="nearest")
+    limit = STANDS_OUT * np.sqrt(variance + np.maximum(shares, 0) / n_rows)
+    above = shares - usual > limit
+    none = np.zeros(shares.shape, dtype=bool)
     found = []
-    for apart in _proposals(shares, variance, n_rows):
-        coefficients = dctn(_filled(shares, apart), norm="ortho")
-        number, risk = bank.best(coefficients, variances)
+    for apart in [none, above] if above.any() else [none]:
+        y = np.ravel(np.square(dctn(_filled(shares, apart), norm="ortho")))
+        risks = bias @ (y - v) + np.square(f) @ v
+        least_risk = int(np.argmin(risks))
+        of_square = 2 * v**2 + 4 * v * np.maximum(y - v, 0)
+        deviation = np.sqrt(np.square(bias - bias[least_risk]) @ of_square)
+        number = int(np.nonzero(risks <= risks[least_risk] + CAUTION * deviation)[0][0])
         alone = np.maximum(shares[apart], 0).sum() / n_rows  # their sampling
         cost = apart.sum() * variance * (1 + 2 * math.log(shares.size)) + alone
-        found.append((risk + float(cost), number, apart))
+        found.append((float(risks[number]) + float(cost), number, apart))
     least, number, apart = min(found, key=lambda each: each[0])
     if shares.ndim == 1:
         blocks, risk = _best_blocks(shares, float(variances[1]))
         if risk < least:
-            apart = np.zeros(shares.shape, dtype=bool)
             ones = np.ones(shares.shape)
-            return Smoothed(shares, variance, (0.0,), ones, apart, known, blocks)
-    return Smoothed(shares, variance, bank.widths[number], bank.responses[number], apart, known)
+            return Smoothed(shares, variance, (0.0,), ones, none, known, blocks)
+    return Smoothed(shares, variance, widths[number], responses[number], apart, known)
 
 
 def _best_blocks(shares: Array, variance: float) -> tuple[Codes, float]:
@@ -241,59 +239,27 @@ def _best_blocks(shares: Array, variance: float) -> tuple[Codes, float]:
     return np.unique(blocks, return_inverse=True)[1].astype(np.intp), float(best[n])
 
 
-@dataclass(frozen=True)
-class _Filters:
-    widths: list[tuple[float, ...]]  # from wide to narrow
-    responses: Array  # exp(-(w h)^4 / 2) on cosine coefficients, also along diagonals of a plane
+def _filters(shape: Sequence[int]) -> tuple[list[tuple[float, ...]], Array]:
+    """Return widths, from wide to narrow, and responses ``exp(-(w h)^4 / 2)`` on coefficients.
 
-    @classmethod
-    def of(cls, shape: Sequence[int]) -> _Filters:
-        axis = [*np.geomspace(MAX_WIDTH, MIN_WIDTH, WIDTHS[len(shape)]).tolist(), 0.0]
-        responses = [np.exp(-(np.outer(axis, np.pi * np.arange(n)) ** 4) / 2) for n in shape]
-        if len(shape) == 1:
-            return cls([(h,) for h in axis], responses[0])
-        pairs = list(itertools.product(range(len(axis)), repeat=2))
-        both = [np.outer(responses[0][i], responses[1][j]) for i, j in pairs]
-        widths = [(axis[i], axis[j]) for i, j in pairs]
-        for pair, response in _diagonals(axis, shape):
-            widths.append(pair)
-            both.append(response)
-        left = np.array([np.square(each).sum() for each in both])  # of the noise
-        order = np.argsort(left, kind="stable")
-        return cls([widths[place] for place in order], np.stack(both)[order])
-
-    def best(self, coefficients: Array, variances: Array) -> tuple[int, float]:
-        """Return the number of the filter that is taken, and its estimated risk."""
-        y, v = np.ravel(np.square(coefficients)), np.ravel(variances)
-        f = self.responses.reshape(len(self.responses), -1)
-        bias = np.square(1 - f)
-        risks = bias @ (y - v) + np.square(f) @ v
-        least = int(np.argmin(risks))
-        of_square = 2 * v**2 + 4 * v * np.maximum(y - v, 0)
-        deviation = np.sqrt(np.square(bias - bias[least]) @ of_square)
-        number = int(np.nonzero(risks <= risks[least] + CAUTION * deviation)[0][0])
-        return number, float(risks[number])
-
-
-def _diagonals(
-    axis: Sequence[float], shape: Sequence[int]
-) -> list[tuple[tuple[float, float], Array]]:
-    """Return filters across and along diagonals: their waves have two frequencies nearly alike."""
+    In the plane also filters across and along diagonals, whose waves have two frequencies nearly
+    alike.
+    """
+    axis = [*np.geomspace(MAX_WIDTH, MIN_WIDTH, WIDTHS[len(shape)]).tolist(), 0.0]
+    responses = [np.exp(-(np.outer(axis, np.pi * np.arange(n)) ** 4) / 2) for n in shape]
+    if len(shape) == 1:
+        return [(h,) for h in axis], responses[0]
+    pairs = list(itertools.product(range(len(axis)), repeat=2))
+    both = [np.outer(responses[0][i], responses[1][j]) for i, j in pairs]
+    widths = [(axis[i], axis[j]) for i, j in pairs]
     k, m = np.meshgrid(*map(np.arange, shape), indexing="ij")
-    found = []
     for across, along in itertools.combinations(axis, 2):
         waves = (np.pi * across * (k - m)) ** 4 + (np.pi * along * (k + m) / 2) ** 4
-        found.append(((across, along), np.exp(-waves / 2)))
-    return found
-
-
-def _proposals(shares: Array, variance: float, n_rows: float) -> list[NDArray[np.bool_]]:
-    """Return two proposals: no cell apart, and those that stand out from their neighbours."""
-    usual = median_filter(shares, NEIGHBOURS[shares.ndim], mode="nearest")
-    limit = STANDS_OUT * np.sqrt(variance + np.maximum(shares, 0) / n_rows)
-    above = shares - usual > limit
-    none = np.zeros(shares.shape, dtype=bool)
-    return [none, above] if above.any() else [none]
+        widths.append((across, along))
+        both.append(np.exp(-waves / 2))
+    left = np.array([np.square(each).sum() for each in both])  # of the noise
+    order = np.argsort(left, kind="stable")
+    return [widths[place] for place in order], np.stack(both)[order]
 
 
 def _filled(shares: Array, apart: NDArray[np.bool_]) -> Array:
@@ -341,14 +307,11 @@ class GridDensity:
     def smoothed(self) -> list[Smoothed]:
         """The shares of each class, smoothed."""
         variance = self.noise_variance / self.total**2
-        shares = self.corrected(self.counts)
+        shares = np.asarray(self.counts / self.total)
+        if self.n_rows:  # the total is public: its noise is taken off all cells
+            shares = shares + (1 - shares.sum()) / shares.size
         known = 1 / shares.size if self.n_rows else 0.0
         return [smooth(each, variance, self.total, known) for each in np.moveaxis(shares, -1, 0)]
-
-    def corrected(self, counts: Array) -> Array:
-        """Return counts as shares; where the total is public, its noise is taken off all cells."""
-        shares = np.asarray(counts / self.total)
-        return np.asarray(shares + (1 - shares.sum()) / shares.size) if self.n_rows else shares
 
     @cached_property
     def masses(self) -> Array:
@@ -402,18 +365,6 @@ class GridDensity:
         heights = np.maximum.accumulate(self.cdf(fine))
         return np.asarray(np.interp(probabilities, heights, fine))
 
-    def n_modes(self) -> int:
-        """Count the peaks of the density on a line that rise above noise and sampling."""
-        masses = self.masses.sum(axis=-1)
-        variance = np.sum(
-            [e.spread * (e.variance + np.maximum(e.shares, 0) / self.total) for e in self.smoothed],
-            axis=0,
-        )
-        padded = np.concatenate([[0.0], masses, [0.0]])
-        peaks = find_peaks(padded)[0]
-        heights = peak_prominences(padded, peaks)[0]
-        return max(1, int(np.sum(heights > TELLS_APART * np.sqrt(variance[peaks - 1]))))
-
     def bands(self, rows: Array, level: float) -> tuple[Array, Array]:
         """Return bounds, by class, of the smoothed density of the cell of each point without noise.
 
@@ -431,7 +382,18 @@ class GridDensity:
         *places, codes = np.unravel_index(numbers, self.masses.shape)
         low, side = np.array(self.cells.lower), self.cells.sides
         if self.cells.width == 1:
-            return self._invert(places[0], codes, generator.uniform(size=n_samples)), codes
+            # Inside a cell by the curve of the class, on a fine lattice.
+            uniform, rows = generator.uniform(size=n_samples), np.empty(n_samples)
+            edges = np.linspace(low[0], self.cells.upper[0], self.cells.shape[0] + 1)
+            fine = edges[:-1, None] + np.diff(edges)[:, None] * np.linspace(0, 1, 17)
+            for code, curve in enumerate(self._curves):
+                mine = np.nonzero(codes == code)[0]
+                heights = curve(fine) - curve(edges[:-1])[:, None]
+                for place in np.unique(places[0][mine]):
+                    here = mine[places[0][mine] == place]
+                    rising = np.maximum.accumulate(heights[place])
+                    rows[here] = np.interp(uniform[here] * heights[place, -1], rising, fine[place])
+            return rows[:, None], codes
         jitter = generator.uniform(size=(2, n_samples, self.cells.width))
         alone = (
             generator.uniform(size=n_samples) * chances[numbers] < np.ravel(self._alone)[numbers]
@@ -443,30 +405,9 @@ class GridDensity:
         inner = last - np.abs(last - inner)  # folded at the edges
         return low + side * inner, codes
 
-    def _invert(self, places: Codes, codes: Codes, uniform: Array) -> Array:
-        """Draw inside cells of a line by the curve of the class, on a fine lattice."""
-        edges, steps = self._edges, np.linspace(0, 1, 17)
-        rows = np.empty(len(places))
-        for code, curve in enumerate(self._curves):
-            mine = np.nonzero(codes == code)[0]
-            fine = edges[:-1, None] + np.diff(edges)[:, None] * steps
-            heights = curve(fine) - curve(edges[:-1])[:, None]
-            for place in np.unique(places[mine]):
-                here = mine[places[mine] == place]
-                rows[here] = np.interp(
-                    uniform[here] * heights[place, -1],
-                    np.maximum.accumulate(heights[place]),
-                    fine[place],
-                )
-        return rows[:, None]
-
     def _at(self, rows: Array, values: Array) -> Array:
         numbers = self.cells(rows).astype(np.intp)
         return np.asarray(values[tuple(numbers.T)])
-
-    @property
-    def _edges(self) -> Array:
-        return np.linspace(self.cells.lower[0], self.cells.upper[0], self.cells.shape[0] + 1)
 
     @cached_property
     def _curves(self) -> list[PchipInterpolator]:
@@ -474,4 +415,5 @@ class GridDensity:
         heights = np.concatenate(
             [np.zeros((1, self.masses.shape[-1])), np.cumsum(self.masses, axis=0)]
         )
-        return [PchipInterpolator(self._edges, column) for column in heights.T]
+        edges = np.linspace(self.cells.lower[0], self.cells.upper[0], self.cells.shape[0] + 1)
+        return [PchipInterpolator(edges, column) for column in heights.T]

@@ -9,7 +9,7 @@ features where those would be too many. In the Sobolev space of the exponential 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,8 +21,7 @@ from scipy.special import erf
 from scipy.stats.qmc import Sobol
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.covariance import GaussianKernel, KernelExpansion
-from sfumato.models.features import Domain, FeatureMap, FourierFeatures, TaylorFeatures
+from sfumato.models.features import Domain, FourierFeatures, GaussianKernel, PublicFeatures
 from sfumato.models.smoothing import density_threshold
 from sfumato.privacy.guarantee import Relation
 
@@ -90,61 +89,46 @@ def sobolev_sensitivity(relation: str | Relation, widths: Sequence[float]) -> fl
     lengths = [min(float(width), FAR_APART) for width in widths]
     if not lengths or min(lengths) <= 0:
         raise InvalidInputError("'widths' must be positive, one per dimension.")
-    squares = [_max_square(length) for length in lengths]
+    squares = [_largest("norm", length) ** 2 for length in lengths]
     if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
         return math.sqrt(math.prod(squares)) + NEGLECTED
     if len(lengths) == 1:
-        return _max_distance(lengths[0]) + NEGLECTED
+        return _largest("distance", lengths[0]) + NEGLECTED
     # ||f - g||² <= 2 prod N_j - 2 prod <f_j, g_j>. A product of numbers of [-c_j, N_j], c_j <= N_j,
     # is least with one of them negative.
     worst = max(
-        _max_opposition(length) * math.prod(squares) / square
+        _largest("opposition", length) * math.prod(squares) / square
         for length, square in zip(lengths, squares, strict=True)
     )
     return math.sqrt(2 * math.prod(squares) + 2 * worst) + NEGLECTED
 
 
 @lru_cache
-def _max_square(width: float) -> float:
-    norm: float = _certified_maximum(
-        lambda p: np.sqrt(sobolev_inner_product(p[:, 0], p[:, 0], width)), width, 1, _LIPSCHITZ
-    )
-    return norm**2
+def _largest(what: str, width: float) -> float:
+    """Return an upper bound of the norm of a bump, of the distance of two, or of ``-<f, g>``.
 
-
-@lru_cache
-def _max_distance(width: float) -> float:
-    def distance(p: Array) -> Array:
-        a, b = p[:, 0], p[:, 1]
-        square = sum(sobolev_inner_product(z, z, width) for z in (a, b))
-        return np.sqrt(np.maximum(square - 2 * sobolev_inner_product(a, b, width), 0.0))
-
-    return _certified_maximum(distance, width, 2, _LIPSCHITZ)
-
-
-@lru_cache
-def _max_opposition(width: float) -> float:
-    """Largest ``-<phi_a, phi_b>``, or 0."""
-    slope = _LIPSCHITZ * math.sqrt(_max_square(width))
-    return _certified_maximum(
-        lambda p: np.maximum(-sobolev_inner_product(p[:, 0], p[:, 1], width), 0.0), width, 2, slope
-    )
-
-
-def _certified_maximum(
-    function: Callable[[Array], Array], width: float, dimension: int, lipschitz: float
-) -> float:
-    """Upper bound of a function on ``[0, width]^dimension``, Lipschitz in each coordinate."""
+    The box is halved along each axis, and cells are discarded by the Lipschitz constant alone.
+    """
+    dimension = 1 if what == "norm" else 2
+    lipschitz = _LIPSCHITZ * (_largest("norm", width) if what == "opposition" else 1.0)
     cells, half = np.full((1, dimension), width / 2), width / 2
     corners = np.stack(np.meshgrid(*[[-0.5, 0.5]] * dimension), axis=-1).reshape(-1, dimension)
     while True:
-        values = function(cells)
+        a, b = cells[:, 0], cells[:, -1]
+        values = sobolev_inner_product(a, b, width)
+        if what == "norm":
+            values = np.sqrt(values)
+        elif what == "opposition":
+            values = np.maximum(-values, 0.0)
+        else:
+            squares = sum(sobolev_inner_product(z, z, width) for z in (a, b))
+            values = np.sqrt(np.maximum(squares - 2 * values, 0.0))
         above = dimension * lipschitz * half
         best = float(values.max())
         if above <= CERTIFIED_TO * lipschitz:
             return best + above
         cells = cells[values + above >= best]
-        if dimension == 2:  # the functions are symmetric
+        if dimension == 2:  # all of it is symmetric
             cells = cells[cells[:, 0] <= cells[:, 1]]
         half /= 2
         cells = (cells[:, None, :] + 2 * half * corners).reshape(-1, dimension)
@@ -153,39 +137,21 @@ def _certified_maximum(
 # Spaces -------------------------------------------------------------------------------------------
 
 
-class Nodes:
-    """Public points spread evenly over a box: each stands for an equal share of its volume.
+def public_nodes(domain: Domain) -> tuple[Array, Array]:
+    """Return points spread evenly over a box, each for an equal share of it, and their sides.
 
     Middles of equal cells in up to three dimensions, a Sobol sequence above.
-
-    domain: The box.
     """
-
-    def __init__(self, domain: Domain) -> None:
-        self.domain = domain
-        per_axis = CELLS_OF_AN_AXIS.get(domain.n_features)
-        self.axes: list[Array] | None = None
-        if per_axis is None:
-            places = Sobol(domain.n_features, scramble=False).random_base2(SOBOL_BITS)
-            places = places + 2.0 ** -(SOBOL_BITS + 1)
-            self.sides = domain.width * len(places) ** (-1 / domain.n_features)
-            self.points = domain.lower + places * domain.width
-        else:
-            middles = (np.arange(per_axis) + 0.5) / per_axis
-            self.axes = [domain.lower[j] + middles * w for j, w in enumerate(domain.width)]
-            self.sides = domain.width / per_axis
-            grid = np.stack(np.meshgrid(*self.axes, indexing="ij"), axis=-1)
-            self.points = grid.reshape(-1, domain.n_features)
-
-    @property
-    def volume(self) -> float:
-        """Volume for which one point stands."""
-        return float(np.prod(self.domain.width)) / len(self.points)
-
-    def scatter(self, numbers: NDArray[np.intp], uniform: Array) -> Array:
-        """Return rows around the points of these numbers, moved inside their cells."""
-        rows = self.points[numbers] + (uniform - 0.5) * self.sides
-        return np.asarray(np.clip(rows, self.domain.lower, self.domain.upper))
+    per_axis = CELLS_OF_AN_AXIS.get(domain.n_features)
+    if per_axis is None:
+        places = Sobol(domain.n_features, scramble=False).random_base2(SOBOL_BITS)
+        places = places + 2.0 ** -(SOBOL_BITS + 1)
+        sides = domain.width * len(places) ** (-1 / domain.n_features)
+        return domain.lower + places * domain.width, sides
+    middles = (np.arange(per_axis) + 0.5) / per_axis
+    axes = [domain.lower[j] + middles * width for j, width in enumerate(domain.width)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    return grid.reshape(-1, domain.n_features), domain.width / per_axis
 
 
 class MarkovLine:
@@ -200,11 +166,7 @@ class MarkovLine:
             raise InvalidInputError("The points of a line must increase strictly.")
         self._decay = np.exp(-gaps)
         self._spread = np.concatenate([[1.0], np.sqrt(-np.expm1(-2 * gaps))])
-
-    @property
-    def min_spread(self) -> float:
-        """Least deviation of a point given the one before; whitening divides by it."""
-        return float(self._spread.min())
+        self.min_spread = float(self._spread.min())  # whitening divides by it
 
     def whiten(self, values: Array) -> Array:
         """Return ``L⁻¹ v`` along the first axis."""
@@ -230,7 +192,7 @@ class GaussianSpace:
     domain: The box of the rows.
     """
 
-    def __init__(self, kernel: GaussianKernel, features: FeatureMap, domain: Domain) -> None:
+    def __init__(self, kernel: GaussianKernel, features: PublicFeatures, domain: Domain) -> None:
         self.kernel = kernel
         self.features = features
         self.domain = domain
@@ -253,18 +215,11 @@ class GaussianSpace:
 
     def statistic(self, rows: Array, weights: Array) -> Array:
         """Coordinates of ``sum_i w_i K(., x_i)``, one column per class; exact, secret."""
-        return self.features.coordinates(KernelExpansion(self.kernel, rows, weights))
+        return self.features.add_up(rows, weights)
 
     def values(self, release: Array, X: Array) -> Array:
         """Released sums at points of the box, one column per class."""
         return self.features.evaluate(release, X)
-
-    def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
-        """Released sums at all nodes, one column per class."""
-        if nodes.axes is None or not isinstance(self.features, TaylorFeatures):
-            return self.values(release, nodes.points)
-        columns = [self.features.evaluate_grid(c, nodes.axes).ravel() for c in release.T]
-        return np.stack(columns, axis=1)
 
 
 class SobolevSpace:
@@ -318,14 +273,17 @@ class SobolevSpace:
         sums = lost = np.zeros((weights.shape[1], *(len(k) for k in self.knots)))
         for start in range(0, len(rows), BLOCK):
             part = slice(start, start + BLOCK)
-            bumps = [self._bumps(rows[part, j], j) for j in range(rows.shape[1])]
-            block = np.stack([_outer_sum(bumps, w) for w in weights[part].T])
+            first, rest = np.ones((0, 0)), np.ones((len(rows[part]), 1))
+            for axis, (knots, h) in enumerate(zip(self.knots, self.bandwidths, strict=True)):
+                scaled = (knots - rows[part, axis, None]) / h
+                bumps = np.exp(-(scaled**2) / 2) / math.sqrt(2 * math.pi)
+                if axis == 0:
+                    first = bumps
+                else:  # products of bumps along the other axes
+                    rest = (rest[:, :, None] * bumps[:, None, :]).reshape(len(rest), -1)
+            block = np.stack([(first * w[:, None]).T @ rest for w in weights[part].T])
             sums, lost = two_sum(sums, lost, block.reshape(sums.shape))
         return self._along_axes(np.moveaxis(sums + lost, 0, -1), "whiten")
-
-    def _bumps(self, column: Array, axis: int) -> Array:
-        scaled = (self.knots[axis] - column[:, None]) / self.bandwidths[axis]
-        return np.asarray(np.exp(-(scaled**2) / 2) / math.sqrt(2 * math.pi))
 
     def _along_axes(self, values: Array, step: str) -> Array:
         for axis, line in enumerate(self.lines):
@@ -338,25 +296,12 @@ class SobolevSpace:
         on_grid = self._along_axes(release, "colour")
         return np.asarray(RegularGridInterpolator(self.knots, on_grid)(X))
 
-    def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
-        """Released sums at all nodes, one column per class."""
-        return self.values(release, nodes.points)
-
 
 def two_sum(total: Array, lost: Array, term: Array) -> tuple[Array, Array]:
     """Return the total with a term added, and all that additions have rounded off so far."""
     longer = total + term
     added = longer - total
     return longer, lost + ((total - (longer - added)) + (term - added))
-
-
-def _outer_sum(bumps: list[Array], weights: Array) -> Array:
-    """``sum_i w_i bumps_1(i) ⊗ bumps_2(i) ⊗ ...``."""
-    first, *others = bumps
-    rest = np.ones((len(first), 1))
-    for each in others:
-        rest = (rest[:, :, None] * each[:, None, :]).reshape(len(rest), -1)
-    return np.asarray((first * weights[:, None]).T @ rest)
 
 
 # A density from noisy coordinates -----------------------------------------------------------------
@@ -378,12 +323,13 @@ class ProcessDensity:
         cls, space: GaussianSpace | SobolevSpace, coefficients: Array, n_rows: int | None
     ) -> ProcessDensity:
         """Turn a release into a density, on public nodes; n_rows is None where it is secret."""
-        nodes = Nodes(space.domain)
-        sums = space.values_at_nodes(coefficients, nodes)
-        total = sums.sum() * nodes.volume / space.normaliser if n_rows is None else n_rows
+        points, _ = public_nodes(space.domain)
+        volume = float(np.prod(space.domain.width)) / len(points)
+        sums = space.values(coefficients, points)
+        total = sums.sum() * volume / space.normaliser if n_rows is None else n_rows
         scale = 1 / (space.normaliser * max(float(total), 1.0))
-        threshold, gain = density_threshold(sums * scale, nodes.volume)
-        masses = gain * np.maximum(sums * scale - threshold, 0.0) * nodes.volume
+        threshold, gain = density_threshold(sums * scale, volume)
+        masses = gain * np.maximum(sums * scale - threshold, 0.0) * volume
         return cls(space, coefficients, scale, threshold, gain, np.asarray(masses))
 
     def raw(self, rows: Array) -> Array:
@@ -401,5 +347,8 @@ class ProcessDensity:
         chances = np.ravel(self.masses) / self.masses.sum()
         numbers = generator.choice(chances.size, size=n_samples, p=chances)
         places, codes = np.divmod(numbers, self.masses.shape[1])
-        uniform = generator.uniform(size=(n_samples, self.space.domain.n_features))
-        return Nodes(self.space.domain).scatter(places, uniform), codes
+        domain = self.space.domain
+        uniform = generator.uniform(size=(n_samples, domain.n_features))
+        points, sides = public_nodes(domain)
+        rows = points[places] + (uniform - 0.5) * sides  # moved inside their cells
+        return np.clip(rows, domain.lower, domain.upper), codes

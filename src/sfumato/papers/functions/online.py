@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -23,8 +24,7 @@ from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
-from sfumato.models.covariance import Kernel
-from sfumato.models.features import NUGGET, Domain, Function
+from sfumato.models.features import NUGGET, Domain, Kernel
 from sfumato.privacy.guarantee import Status
 from sfumato.tables.bounds import Bounds
 
@@ -73,7 +73,7 @@ class OnlineFunction:
 
     def __init__(
         self,
-        function: Function,
+        function: Callable[[Array], Array],
         *,
         kernel: Kernel,
         mechanism: GaussianProcessMechanism,
@@ -131,7 +131,7 @@ class OnlineFunction:
         for place, noise in enumerate(self._noise.draw(len(points)), start=count):
             right = self._kernel(known[:place], known[place, None])[:, 0]
             row = solve_triangular(factor[:place, :place], right, lower=True) if place else right
-            left = max(self._kernel.sup + NUGGET - float(row @ row), NUGGET / 2)
+            left = max(1 + NUGGET - float(row @ row), NUGGET / 2)
             factor[place, :place], factor[place, place] = row, math.sqrt(left)
             predicted = float(row @ coordinates[:place])
             coordinates[place] = (values[place - count] - predicted) / math.sqrt(left)

@@ -17,8 +17,12 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.gaussian import SLACK
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.covariance import GaussianKernel
-from sfumato.models.features import Domain, FourierFeatures, public_features
+from sfumato.models.features import (
+    Domain,
+    FourierFeatures,
+    GaussianKernel,
+    public_features,
+)
 from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.models.spaces import GaussianSpace, SobolevSpace, feature_sum_sensitivity
 from sfumato.privacy.guarantee import Relation, Unit
@@ -195,7 +199,7 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
 
-    def calibrate(self, exact: float) -> GaussianProcessMechanism:
+    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
         """Return the noise as printed."""
         if len(self.classes_) != 2:
             raise InvalidInputError("The printed machine is for two labels.")
