@@ -37,7 +37,7 @@ QUICK = (
     "tests/models/test_least_squares.py",
     "tests/mechanisms/test_mechanisms.py",
     "tests/mechanisms/test_process.py",
-    "tests/moments",
+    "tests/models/test_moments.py",
     "tests/sums",
     "tests/test_architecture.py",
     "tests/storage/test_atomic_file.py",

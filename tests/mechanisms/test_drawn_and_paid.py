@@ -65,7 +65,7 @@ MODULES = {
 }
 NOISE = ("rounded_noise", "rounded_spherical_noise", "discrete_gaussian")
 SAMPLERS = (*NOISE, "choose", "bernoulli")
-# Where words become draws: the samplers, and the choices of a search (tests/search).
+# Where words become draws: the samplers, and the choices of a search (tests/models/test_search.py).
 DRAWING = {"entropy", "sampling", "selection"}
 MANY = 2.0**24  # cells: the response to one noise number is read off to 7 digits at least
 ROUNDING = 2.0**-6  # of a loss: more than grids enlarge any noise

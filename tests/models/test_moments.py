@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,27 +12,26 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
-from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import (
-    BudgetExceededError,
     InvalidInputError,
-    MissingBoundsError,
-    UnsupportedModeError,
 )
-from sfumato.ledger.receipt import Receipt
-from sfumato.mechanisms import GaussianMechanism
 from sfumato.models import gaussians as pca_module
-from sfumato.models.gaussians import gaussians_from_moments, top_eigenvectors
+from sfumato.models.budget import Budget
+from sfumato.models.gaussians import (
+    CentredGaussians,
+    ClassGaussians,
+    ClassGaussianSums,
+    default_n_gaussians,
+    gaussians_from_moments,
+    top_eigenvectors,
+)
 from sfumato.privacy import epsilon_spent
-from sfumato.privacy.gaussian import mu_from_budget
-from sfumato.privacy.guarantee import Relation
+from sfumato.sums import ArrayRecords
 from sfumato.sums.grid import MAX_ROWS_SECRET_N
-from sfumato.sums.maps import exact_projection
-from sfumato.sums.statistics import ClassMoments
+from sfumato.sums.maps import IntoUnitBall
 
 UNIT = Bounds(norm=1.0)
 
@@ -68,26 +67,6 @@ def test_without_noise_moments_are_the_empirical_ones(seed: int) -> None:
         np.testing.assert_allclose(
             moments.covariances_[c], np.cov(X[y == c].T, bias=True), atol=0.05
         )
-
-
-def test_counts_add_up_to_the_public_number_of_rows(seed: int) -> None:
-    X, y = blobs(seed)
-    bounds = Bounds(norm=30.0, labels=[0, 1, 2])
-    model = PrivateMoments(epsilon=0.5, bounds=bounds)
-    assert model.fit(X, y).counts_.sum() == pytest.approx(len(X), abs=1e-6)
-    assert model.set_params(bounds=Bounds(norm=30.0)).fit(X).counts_[0] == len(X)
-    model.set_params(relation="add_or_remove_one")
-    assert model.fit(X).counts_[0] != len(X)  # secret there
-
-
-def test_the_weight_of_the_constant_costs_means_little_and_spares_second_moments() -> None:
-    """Against weight 1, where the noise of means is least: by the sensitivities alone."""
-    noise = {w: ClassMoments(1, 4, w).term_sensitivity(Relation.REPLACE_ONE) for w in (1.0, 7 / 8)}
-    assert noise[7 / 8] / (7 / 8) <= 1.01 * noise[1.0]  # means
-    assert noise[7 / 8] <= 0.89 * noise[1.0]  # second moments
-    model = PrivateMoments(epsilon=1.0, bounds=UNIT).fit(np.zeros((50, 4)))
-    (event,) = model.guarantee_.events
-    assert 1 / event.noise_multiplier == pytest.approx(mu_from_budget(1.0, 1e-6))
 
 
 def centred_and_clipped(X: np.ndarray, n_components: int | None) -> np.ndarray:
@@ -189,19 +168,6 @@ def test_accuracy_grows_with_the_budget(digits: tuple[np.ndarray, np.ndarray], s
     assert scores[0] < 0.6 < 0.9 < scores[-1]
 
 
-def test_moments_error_falls_with_the_number_of_rows(seed: int) -> None:
-    errors = []
-    for n in (500, 5000, 50_000):
-        X = np.random.default_rng(seed).uniform(size=(n, 3))
-        with seeded_noise(seed):
-            fits = [
-                PrivateMoments(epsilon=1.0, bounds=Bounds(lower=0.0, upper=1.0)).fit(X)
-                for _ in range(3)
-            ]
-        errors.append(np.mean([np.abs(f.means_ - X.mean(axis=0)).max() for f in fits]))
-    assert errors[2] < errors[1] < errors[0]
-
-
 def test_noisy_covariances_are_positive_definite(rng: np.random.Generator) -> None:
     noise = 40.0
     moments = rng.normal(size=(5, 9, 9)) * noise
@@ -243,141 +209,12 @@ def test_the_guarantee_is_what_the_events_cost(relation: str, seed: int) -> None
     assert len(model.dp_events()) == 3
 
 
-def test_labels_declared_public_are_said_to_be(seed: int) -> None:
-    X, y = blobs(seed, 200)
-    model = PrivateGaussianClassifier(epsilon=1.0, bounds=Bounds(norm=9.0, labels="public"))
-    assert "set of labels found in the data" in model.fit(X, y).guarantee_.public
-
-
-def test_fitting_twice_charges_twice(seed: int) -> None:
-    X, _ = blobs(seed, 100)
-    model = PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=9.0))
-    event = model.fit(X).guarantee_.events[0]
-    receipt = Receipt([event, event], unit="record", relation="replace_one")
-    model.set_params(ledger=receipt)
-    model.fit(X).fit(X)
-    assert receipt.unused() == ()
-
-
-def test_what_is_not_offered_is_refused(seed: int) -> None:
-    X, y = blobs(seed, 60)
-    bounds = Bounds(norm=9.0, labels=[0, 1, 2])
-    for name, value, error in (
-        ("unit", "entry", UnsupportedModeError),
-        ("unit", "person", InvalidInputError),
-        ("relation", "swap", InvalidInputError),
-        ("epsilon", 0.0, InvalidInputError),
-        ("epsilon", -1.0, InvalidInputError),
-        ("delta", 1.0, InvalidInputError),
-        ("delta", 0.0, InvalidInputError),
-        ("bounds", None, MissingBoundsError),
-        ("bounds", (0, 1), MissingBoundsError),
-        ("bounds", Bounds(labels=[0, 1, 2]), MissingBoundsError),
-        ("bounds", Bounds(norm=9.0), MissingBoundsError),
-        ("bounds", Bounds(norm=9.0, labels=[0]), InvalidInputError),
-        ("gaussians_per_class", 3, InvalidInputError),
-        ("n_components", 0, InvalidInputError),
-        ("n_components", 2.5, InvalidInputError),
-        ("ledger", "budget.db", InvalidInputError),
-    ):
-        model = PrivateGaussianClassifier(2, bounds=bounds).set_params(**{name: value})
-        with pytest.raises(error):
-            model.fit(X, y)
-
-
-def test_bad_tables_are_refused_in_our_own_words(seed: int) -> None:
-    X, y = blobs(seed, 60)
-    model = PrivateGaussianClassifier(2, bounds=Bounds(norm=9.0, labels=[0, 1, 2]))
-    for bad_X, bad_y in (
-        (np.full(60, 123.456), y),
-        (np.empty((0, 4)), y[:0]),
-        (X[:10], y),
-        (X, None),
-        (X, np.column_stack([y, y])),
-    ):
-        with pytest.raises(InvalidInputError) as caught:
-            model.fit(bad_X, bad_y)
-        assert "123.456" not in str(caught.value)
-    fitted = model.fit(X, y)
-    with pytest.raises(InvalidInputError, match="4 features"):
-        fitted.predict(X[:, :2])
-
-
-def test_one_odd_label_cannot_make_fit_raise(seed: int) -> None:
-    X, y = blobs(seed, 60)
-    model = PrivateGaussianClassifier(2, bounds=Bounds(norm=9.0, labels=[0, 1, 2]))
-    for odd in (None, "unknown", np.nan, [1]):
-        labels: list[object] = y.tolist()
-        labels[5] = odd
-        model.fit(X, labels)
-
-
-def test_a_projected_row_does_not_depend_on_its_place(rng: np.random.Generator) -> None:
-    X = UNIT.clip(rng.normal(size=(4097, 30)))
-    basis = np.linalg.qr(rng.normal(size=(30, 5)))[0]
-    together = exact_projection(X, basis)
-    alone = np.concatenate([exact_projection(X[i : i + 1], basis) for i in range(0, 4097, 64)])
-    np.testing.assert_array_equal(together[::64], alone)
-    assert np.abs(together - X @ basis).max() < 2.0**-20
-
-
-def test_a_fit_that_would_cost_more_than_it_says_draws_nothing(seed: int) -> None:
-    X, _ = blobs(seed, 60)
-    model = PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=9.0)).fit(X)
-    greedy = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.1, delta=model.delta)
-    with pytest.raises(BudgetExceededError, match="Nothing was drawn"):
-        model._charge(greedy)
-
-
 def test_a_delta_above_one_over_n_is_warned_of(seed: int) -> None:
     X, _ = blobs(seed, 50)
     with pytest.warns(UserWarning, match="1/number of rows"):
         PrivatePCA(1, delta=0.1, bounds=Bounds(norm=9.0)).fit(X)
     # Where the number of rows is secret, nothing may be said about it.
     PrivatePCA(1, delta=0.1, relation="add_or_remove_one", bounds=Bounds(norm=9.0)).fit(X)
-
-
-@pytest.mark.usefixtures("noise")
-def test_works_in_pipelines_and_searches(seed: int) -> None:
-    X, y = blobs(seed, 600)
-    pipeline = make_pipeline(
-        PrivatePCA(3, epsilon=50.0, bounds=Bounds(norm=30.0)),
-        PrivateGaussianClassifier(None, epsilon=50.0, bounds=Bounds(norm=30.0, labels=[0, 1, 2])),
-    )
-    assert pipeline.fit(X, y).score(X, y) > 0.7
-    search = GridSearchCV(
-        PrivateGaussianClassifier(epsilon=50.0, bounds=Bounds(norm=30.0, labels=[0, 1, 2])),
-        {"n_components": [2, 4]},
-        cv=2,
-    )
-    assert search.fit(X, y).best_score_ > 0.6
-
-
-def test_mutating_the_input_after_fit_changes_nothing(seed: int) -> None:
-    X, y = blobs(seed, 300)
-    model = PrivateGaussianClassifier(2, bounds=Bounds(norm=30.0, labels=[0, 1, 2])).fit(X, y)
-    probe = X[:20].copy()
-    before = model.predict_proba(probe)
-    X[:] = 1e6
-    y[:] = 0
-    np.testing.assert_array_equal(model.predict_proba(probe), before)
-
-
-def test_a_search_over_private_models_is_charged_fit_by_fit(tmp_path: Path, seed: int) -> None:
-    """Two settings, three folds and the refit: seven fits, seven charges, from two processes."""
-    X, y = blobs(seed, 120)
-    ledger = Ledger(tmp_path / "budget.db")
-    budget = ledger.create("rows", epsilon=1000.0, delta=1e-5)
-    model = PrivateGaussianClassifier(
-        None,
-        gaussians_per_class=1,
-        epsilon=5.0,
-        bounds=Bounds(norm=30.0, labels=[0, 1, 2]),
-        ledger=budget,
-    )
-    GridSearchCV(model, {"epsilon": [5.0, 6.0]}, cv=3, n_jobs=2).fit(X, y)
-    assert len(budget.events()) == 7 * 2  # without components and parts a fit has two releases
-    assert ledger.verify()
 
 
 def test_a_fit_is_an_event_that_other_libraries_can_count(seed: int) -> None:
@@ -408,3 +245,140 @@ def test_equal_eigenvalues_that_lapack_loses_are_found_again(monkeypatch) -> Non
     values, vectors = top_eigenvectors(matrix, 5)
     np.testing.assert_allclose(values, wanted)
     np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-12)
+
+
+# Gaussians of classes from a few sums ------------------------------------------------------------
+
+
+def sums_of(
+    X: np.ndarray,
+    y: np.ndarray | None = None,
+    *,
+    epsilon: float,
+    n_classes: int = 1,
+    n_components: int,
+    bounds: Bounds = Bounds(norm=1.0),  # noqa: B008 - frozen
+    n_parts: int | None = 1,
+    relation: str = "replace_one",
+) -> ClassGaussianSums:
+    given = ArrayRecords(X, y, relation=relation)
+    records = given.mapped(IntoUnitBall(bounds, X.shape[1]))
+    return ClassGaussianSums(
+        Budget(epsilon, 1e-5, records),
+        records,
+        n_classes=n_classes,
+        n_components=n_components,
+        n_parts=n_parts,
+    )
+
+
+def released(X: np.ndarray, y: np.ndarray, *, bounds: Bounds, **options: Any) -> CentredGaussians:
+    sums = sums_of(X, y, n_classes=int(y.max()) + 1, bounds=bounds, **options)
+    sums.budget.charge()
+    found = sums.draw().in_units_of(bounds)
+    assert sums.budget.receipt is not None
+    assert not sums.budget.receipt.unused()
+    return found
+
+
+@pytest.mark.parametrize("with_components", [True, False])
+@pytest.mark.parametrize("n_parts", [1, 2, 4])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_the_releases_cost_the_budget(epsilon: float, with_components: bool, n_parts: int) -> None:
+    n_components = 4 if with_components else 9
+    sums = sums_of(
+        np.zeros((1000, 9)),
+        epsilon=epsilon,
+        n_classes=3,
+        n_components=n_components,
+        n_parts=n_parts,
+    )
+    events = sums.budget.calibrate()
+    assert len(events) == 2 + with_components + (n_parts > 1)
+    assert 0.99 * epsilon < epsilon_spent(events, 1e-5) <= epsilon * (1 + 1e-9)
+
+
+def test_without_noise_it_is_the_empirical_gaussian(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(4000, 4)) * [0.02, 0.04, 0.01, 0.01] + [0.3, 0.1, 0.0, 0.2]
+    y = (np.arange(4000) % 4 == 0).astype(int)
+    X[y == 1] += [0.05, 0.0, 0.0, 0.0]
+    found = released(X, y, epsilon=np.inf, n_components=4, bounds=Bounds(norm=1.0))
+    np.testing.assert_allclose(found.centre, X.mean(axis=0), atol=4e-6)  # a cell of the grid
+    np.testing.assert_allclose(found.gaussians.counts, [3000, 1000], rtol=1e-6)
+    # Rows beyond 0.9 of the root mean square distance are clipped: the mean moves a little.
+    means = found.to_rows(found.gaussians.means)
+    for c in range(2):
+        assert np.linalg.norm(means[c] - X[y == c].mean(axis=0)) < 0.02
+
+
+def test_directions_are_the_principal_ones(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(3000, 6)) * [0.3, 0.01, 0.2, 0.01, 0.01, 0.01] + 0.1
+    found = released(
+        X, np.zeros(3000, dtype=int), epsilon=8.0, n_components=2, bounds=Bounds(norm=2.0)
+    )
+    plane = np.abs(found.basis[[0, 2]])
+    assert np.linalg.norm(plane, "fro") ** 2 == pytest.approx(2, abs=0.05)
+
+
+def test_drawn_rows_have_the_law_that_was_released(rng: np.random.Generator) -> None:
+    covariance = np.array([[0.2, 0.1], [0.1, 0.3]])
+    gaussians = ClassGaussians(np.ones(1), np.array([[0.5, -0.5]]), covariance[None])
+    engine = CentredGaussians(np.zeros(3), np.eye(3)[:, :2], 2.0, gaussians, np.zeros(1, dtype=int))
+    drawn = engine.sample(0, 40_000, np.random.RandomState(int(rng.integers(1000))))
+    np.testing.assert_allclose(drawn.mean(axis=0), [0.5, -0.5], atol=0.02)
+    np.testing.assert_allclose(np.cov(drawn, rowvar=False), covariance, atol=0.02)
+    np.testing.assert_array_equal(engine.to_rows(drawn)[:, :2], 2.0 * drawn)
+
+
+def test_parts_find_the_clusters_of_a_class(rng: np.random.Generator) -> None:
+    corners = np.array([[0.4, 0.1], [0.4, -0.1], [-0.4, 0.1], [-0.4, -0.1]])
+    X = np.repeat(corners, 1000, axis=0) + 0.01 * rng.normal(size=(4000, 2))
+    y = np.zeros(4000, dtype=int)
+    found = released(X, y, epsilon=20.0, n_components=2, bounds=Bounds(norm=1.0), n_parts=4)
+    np.testing.assert_array_equal(found.classes, [0, 0, 0, 0])
+    np.testing.assert_allclose(found.gaussians.counts, 1000, atol=50)
+    means = found.to_rows(found.gaussians.means)
+    nearest = np.linalg.norm(means[:, None] - corners[None], axis=2).argmin(axis=1)
+    assert sorted(nearest) == [0, 1, 2, 3]
+
+
+def test_parts_grow_with_rows_and_budget() -> None:
+    usual = {"delta": 1e-5, "n_classes": 10, "n_components": 50}
+    parts = [
+        default_n_gaussians(epsilon=epsilon, n_rows=60_000, **usual)
+        for epsilon in (0.5, 1, 4, 10, np.inf)
+    ]
+    assert parts == sorted(parts)
+    assert (parts[0], parts[-1]) == (1, 4)
+    assert default_n_gaussians(epsilon=10.0, n_rows=1000, **usual) == 1
+    assert default_n_gaussians(epsilon=np.inf, n_rows=100, **usual) == 1
+
+
+def test_the_plan_reads_the_number_of_rows_only_where_it_is_public() -> None:
+    parts = {
+        (relation, n_rows): sums_of(
+            np.zeros((n_rows, 9)),
+            epsilon=8.0,
+            n_classes=3,
+            n_components=4,
+            n_parts=None,
+            relation=relation,
+        ).n_parts
+        for relation in ("replace_one", "add_or_remove_one")
+        for n_rows in (30, 100_000)
+    }
+    assert list(parts.values()) == [1, 4, 1, 1]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_few_rows_and_much_noise_stay_finite(rng: np.random.Generator, epsilon: float) -> None:
+    X = rng.random((5, 12))
+    found = released(
+        X,
+        np.array([0, 1, 2, 1, 0]),
+        epsilon=epsilon,
+        n_components=3,
+        bounds=Bounds(lower=0.0, upper=1.0),
+    )
+    rows = found.to_rows(found.sample(2, 10, np.random.RandomState(0)))
+    assert np.isfinite(rows).all()
