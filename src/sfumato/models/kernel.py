@@ -178,14 +178,14 @@ class PrivateKernelMachine(PrivateEstimator):
             )
         exact = sensitivity(strength)
         gap = strength * (self.tolerance * exact / 2) ** 2  # adds the share `tolerance`
-        mechanism = self._mechanism(exact)  # [K2] sensitivity with the gap in it
+        mechanism = self.calibrate(exact)  # [K2] sensitivity with the gap in it
         mechanism.for_size(features.size * n_functions)  # refused before the charge
         machine = solve(mapped, regularization=strength, tolerance=gap, n_rows=n_rows)  # [K3]
         receipt = budget.pay(mechanism.event())  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)
         self.regularization_, self.noise_std_ = strength, math.sqrt(mechanism.variance())
 
-    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
+    def calibrate(self, exact: float) -> GaussianProcessMechanism:
         """Return the noise for a minimiser of certified gap, by the exact one's sensitivity."""
         return GaussianProcessMechanism.calibrate(
             sensitivity=exact * (1 + self.tolerance), epsilon=self.epsilon, delta=self.delta

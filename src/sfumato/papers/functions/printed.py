@@ -199,7 +199,7 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
 
-    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
+    def calibrate(self, exact: float) -> GaussianProcessMechanism:
         """Return the noise as printed."""
         if len(self.classes_) != 2:
             raise InvalidInputError("The printed machine is for two labels.")
