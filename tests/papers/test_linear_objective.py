@@ -6,8 +6,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from sfumato.mechanisms.objective import farthest_minimiser, near_minimiser, rounding_met
-from sfumato.models import newton as solvers
-from sfumato.papers.feddpdr import objective as objective_module
+from sfumato.papers.feddpdr import newton as solvers, objective as objective_module
 from sfumato.papers.feddpdr.objective import LinearLimits, LinearObjective
 from sfumato.sums.losses import loss_named
 

@@ -35,7 +35,6 @@ from sfumato.models.solvers import (
     ScoreLoss,
     ScoreSoftmaxLoss,
     SmoothMaxHingeLoss,
-    VectorLoss,
     gradient_rounding,
     minimise,
     minimise_jointly,
@@ -56,7 +55,7 @@ BINARY: dict[str, ScoreLoss] = {
     "huber": HuberHingeLoss(),
     "logistic": LogisticLoss(),
 }
-JOINT: dict[str, VectorLoss] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
+JOINT: dict[str, Any] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
 REGRESSION: dict[str, ScoreLoss] = {
     "absolute": ScoreHuberLoss(band=0.02),
     "epsilon_insensitive": InsensitiveLoss(),

@@ -20,7 +20,7 @@ from sfumato.models.linear import (
     descend,
     step_size,
 )
-from sfumato.models.newton import newton
+from sfumato.papers.feddpdr.newton import newton
 from sfumato.papers.feddpdr.printed import PrintedDPML
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.losses import loss_named

@@ -14,7 +14,7 @@ from sfumato.exceptions import UnsupportedModeError
 from sfumato.mechanisms.objective import farthest_minimiser, rounding_met
 from sfumato.models.base import PrivateClassifier
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.newton import in_doubles, newton
+from sfumato.papers.feddpdr.newton import in_doubles, newton
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.losses import Loss, loss_named

@@ -1,0 +1,128 @@
+"""Newton's method for linear scores: exact steps in few dimensions, conjugate gradients in many.
+
+Minimises ``F(W) = sum_i loss(W a_i; y_i) + <B, W> + (lam/2) ||W||²``, which is strongly convex, so
+that a small gradient is a certificate: ``||W - W*|| <= ||grad F(W)|| / lam``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from sfumato.sums.losses import Loss
+
+Array = NDArray[np.float64]
+
+MAX_STEPS = 200
+BLOCK = 4096  # rows whose share of a Hessian is added at once
+MAX_DENSE = 400  # unknowns that are solved for at once by a Cholesky factor
+MIN_STEP = 2.0**-30
+ROUNDING = 2.0**-44
+SUFFICIENT = 1e-4  # Armijo: the share of the promised decrease that must come
+
+
+def in_doubles(rows: Any, targets: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of rows with their targets; nothing else is as long as the rows."""
+    for start in range(0, len(rows), BLOCK):
+        part = slice(start, start + BLOCK)
+        yield rows[part].astype(np.float64, copy=False), targets[part].astype(np.float64)
+
+
+def newton(
+    loss: Loss, rows: Any, targets: NDArray[Any], linear: Array, lam: float, tolerance: float
+) -> Array:
+    """Minimise F from zero to a gradient norm of `tolerance`, or as near as doubles allow.
+
+    Rows (n, m), targets (n, n_scores), linear term B (n_scores, m).
+    """
+    if not loss.couples_scores and loss.n_scores > 1:  # a sum of losses of one score each
+        single, share = replace(loss, n_classes=2), tolerance / math.sqrt(loss.n_scores)
+        pairs = zip(targets.T, linear, strict=True)
+        return np.concatenate(
+            [newton(single, rows, y[:, None], b[None, :], lam, share) for y, b in pairs]
+        )
+
+    def value_and_gradient(weights: Array) -> tuple[float, Array]:
+        value = float(np.vdot(linear + lam / 2 * weights, weights))
+        gradient = linear + lam * weights
+        for block, wanted in in_doubles(rows, targets):
+            scores = block @ weights.T
+            value += float(loss.values(scores, wanted).sum())
+            gradient = gradient + loss.slopes(scores, wanted).T @ block
+        return value, np.asarray(gradient)
+
+    weights = np.zeros_like(linear)
+    value, gradient = value_and_gradient(weights)
+    for _ in range(MAX_STEPS):
+        if float(np.linalg.norm(gradient)) <= tolerance:
+            break
+
+        def curved(weights: Array = weights) -> Iterator[tuple[Array, Array]]:
+            for block, wanted in in_doubles(rows, targets):
+                yield block, loss.curvatures(block @ weights.T, wanted)
+
+        solve = _exactly if gradient.size <= MAX_DENSE else _by_conjugate_gradients
+        try:
+            direction = -solve(curved, gradient, lam, loss.couples_scores, len(rows))
+        except (LinAlgError, ValueError):  # the Hessian is singular, or not finite, in doubles
+            break
+        slope = float(np.vdot(gradient, direction))
+        length = 1.0
+        while length > MIN_STEP:
+            new = weights + length * direction
+            new_value, gradient = value_and_gradient(new)
+            # Near the minimum values differ by their rounding only; there full steps are right.
+            if new_value <= value + SUFFICIENT * length * slope + ROUNDING * abs(value):
+                break
+            length /= 2
+        weights, value = new, new_value
+    return weights
+
+
+def _exactly(curved: Any, right: Array, lam: float, couples: bool, _: int) -> Array:
+    """Return ``H⁻¹ right`` by a Cholesky factor.
+
+    Of one score it is ``sum c a aᵀ``; coupled, its blocks are ``sum a aᵀ (p_c [c = d] - p_c p_d)``.
+    """
+    n_scores, m = right.shape
+    hessian = lam * np.eye(n_scores * m)
+    for rows, curvatures in curved():
+        weighted = (curvatures[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+        own = (weighted.T @ rows).reshape(n_scores, m, m)
+        for c, block in enumerate(own):
+            place = slice(c * m, (c + 1) * m)
+            hessian[place, place] += block
+        if couples:
+            hessian -= weighted.T @ weighted
+    found = cho_solve(cho_factor(hessian, lower=True), right.ravel())
+    return np.asarray(found).reshape(right.shape)
+
+
+def _by_conjugate_gradients(
+    curved: Any, right: Array, lam: float, couples: bool, n_rows: int
+) -> Array:
+    """Return ``H⁻¹ right`` to a residual that shrinks with it, so that steps become exact."""
+    start = float(np.linalg.norm(right))
+    wanted = start * min(0.1, np.sqrt(start / n_rows))
+    found, residual, search, square = np.zeros_like(right), right, right, start**2
+    for _ in range(right.size):
+        image = lam * search
+        for rows, curvatures in curved():
+            moved = curvatures * (rows @ search.T)
+            if couples:
+                moved -= curvatures * moved.sum(axis=1, keepdims=True)
+            image = image + moved.T @ rows
+        step = square / float(np.vdot(search, image))
+        found = found + step * search
+        residual = residual - step * image
+        previous, square = square, float(np.vdot(residual, residual))
+        if np.sqrt(square) <= wanted:
+            break
+        search = residual + square / previous * search
+    return found
