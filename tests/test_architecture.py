@@ -139,7 +139,7 @@ def test_nothing_is_pickled_and_nothing_private_is_borrowed(path: Path) -> None:
 
 # What a private estimator may say of itself before anything is charged. Nobody overrides what
 # charges, draws or promises.
-HOOKS = {"_check_request", "_check_stored", "_public_facts", "_validate_privacy_params"}
+HOOKS = {"_check_request", "_check_stored", "_public_facts"}
 
 
 def borrowed_methods(kind: type) -> set[str]:
@@ -151,7 +151,7 @@ def borrowed_methods(kind: type) -> set[str]:
         for base in kind.__mro__[1:]:
             if name in vars(base) and base.__module__.partition(".")[0] == "sfumato":
                 method = vars(base)[name]
-                is_hook = name in HOOKS and base.__name__ == "PrivateEstimator"
+                is_hook = name in HOOKS and base is PrivateEstimator
                 is_other = base.__module__.split(".")[1] != kind.__module__.split(".")[1]
                 if is_other and not is_hook and not getattr(method, "__isabstractmethod__", False):
                     found.add(f"{kind.__name__}.{name} of {base.__name__}")

@@ -9,7 +9,6 @@ import pytest
 from sklearn.base import clone
 
 import sfumato.models.base
-import sfumato.models.private
 from sfumato import Bounds
 from sfumato.audit.testing.case import fit
 from sfumato.exceptions import InvalidInputError
@@ -79,7 +78,6 @@ def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: 
 
 @pytest.mark.parametrize("data", SECRET_CASES)
 def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(data[0]), "_max_rows", property(lambda _: 64), raising=False)
     monkeypatch.setattr(type(data[0]), "max_secret_rows", 64, raising=False)
     refused(*data, "At most 64 rows")
 
@@ -90,7 +88,6 @@ def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.Mon
 def test_more_rows_than_can_be_summed_cost_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sfumato.models.private, "MAX_ROWS", 64)
     monkeypatch.setattr(sfumato.models.base, "MAX_ROWS", 64)
     estimator = clone(case.estimator)
     if estimator.relation != "replace_one":

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import EntryMechanism
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
+from sfumato.models.budget import Budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import checked_column
@@ -70,6 +71,9 @@ class EntryEstimator(PrivateEstimator):
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.ENTRY,)
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
+    has_labels: ClassVar[bool | None] = False  # they are public here
+    in_unit_ball: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = True
     unit = "entry"
     relation = "replace_one"
 
@@ -77,17 +81,16 @@ class EntryEstimator(PrivateEstimator):
 
     def _read_entries(
         self, X: ArrayLike, y: ArrayLike | None
-    ) -> tuple[EntryScale, Array, Codes, NDArray[Any] | None]:
-        """Return entries scaled to [0, 1], and numbers and set of the labels, which are public."""
-        bounds = self._validate_privacy_params()
-        rows = self._check_rows(X)
+    ) -> tuple[EntryScale, Array, Codes, NDArray[Any] | None, Budget]:
+        """Return entries scaled to [0, 1], numbers and set of the public labels, and a budget."""
+        rows, _, budget = self._begin_in_memory(X, None)
+        bounds = self.row_bounds
         scale = EntryScale(bounds, rows.shape[1], self.entry_bound)
         codes, labels = np.zeros(len(rows), dtype=np.intp), None
         if y is not None:
             public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
             codes, labels = public.clip_labels(checked_column(self, y, len(rows)))
-        self._warn_if_weak(len(rows))
-        return scale, scale(rows), codes, labels
+        return scale, scale(rows), codes, labels, budget
 
     def _noise(self, scale: EntryScale, entries: Array, *, atom: float = 0.0) -> EntryMechanism:
         """Return the noise; `atom` is the chance of none, as printed."""

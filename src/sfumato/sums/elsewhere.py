@@ -26,7 +26,7 @@ class RemoteRecords(Records):
 
         Parameters
         ----------
-        reader : BatchReader
+        reader : Reader
             Makes rows and codes of a table, each record by itself.
         width : int
             Numbers of a row that it makes.

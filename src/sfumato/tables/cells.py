@@ -357,13 +357,3 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def check_n_components(n_components: Any, n_features: int) -> int:
     """Check a number of components and cap it at the number of features."""
     return min(check_count("n_components", n_components), n_features)
-
-
-def check_workers(n_jobs: Any) -> None:
-    """Refuse what is not a number of workers, before anything is paid for."""
-    is_whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (is_whole and n_jobs != 0):
-        raise InvalidInputError(
-            "'n_jobs' must be None or a whole number other than 0; -1 stands for all cores. "
-            f"Got {n_jobs!r} instead."
-        )

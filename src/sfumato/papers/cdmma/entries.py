@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from sfumato.core.memory import require_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.budget import Budget
 from sfumato.models.gaussians import (
     CentredGaussians,
     gaussians_from_moments,
@@ -23,7 +22,6 @@ from sfumato.models.gaussians import (
 from sfumato.models.transfer import Gaussians, Planned, PrivateTransferClassifier, from_released
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.sums.records import ArrayRecords
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components
 
@@ -111,7 +109,7 @@ use_source, n_jobs, verbose, random_state
 
     def plan_source(self, source: Any, y_source: Any) -> Planned:
         """Check the source, every entry of which gets noise; nothing is charged."""
-        scale, entries, codes, labels = self._read_entries(source, y_source)
+        scale, entries, codes, labels, budget = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
         self.classes_ = labels
@@ -119,11 +117,6 @@ use_source, n_jobs, verbose, random_state
         mechanism = self._noise(scale, entries)
         n_features = entries.shape[1]
         require_memory(DIRECTION_COPIES * float(n_features) ** 2, "The subspace of the source")
-
-        records = ArrayRecords(entries, relation=self.relation)
-        budget = Budget(
-            self.epsilon, self.delta, records, self.ledger, self.unit, type(self).__name__
-        )
 
         def draw() -> tuple[Gaussians, Guarantee]:
             assert budget.receipt is not None  # noqa: S101 - charged before anything is drawn

@@ -171,11 +171,11 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
             The fitted estimator, which answers rows of the source's space.
         """
         self.__dict__.pop("target_classifier_", None)
-        scale, entries, codes, labels = self._read_entries(source, y_source)
+        scale, entries, codes, labels, budget = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
         mechanism = self._noise(scale, entries, atom=self.delta)
-        receipt = self._charge(mechanism)  # charge one entry, then draw
+        receipt = budget.pay(mechanism.event())  # charge one entry, then draw
         noisy, self.source_guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         self.classes_, self.n_source_features_ = labels, entries.shape[1]
         generator = check_random_state(self.random_state)
@@ -260,7 +260,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
             "target", "source_to_target" and "source"; without a target "source" alone.
         """
         check_is_fitted(self, "source_classifier_")
-        rows, n_classes = self._check_rows(X, reset=False), len(self.classes_)
+        rows, n_classes = self._rows(X), len(self.classes_)
         if not hasattr(self, "target_classifier_"):
             return {"source": all_errors(self.source_classifier_, self._scaled(rows), n_classes)}
         points = self._target_points(sound_rows(rows, np.zeros(rows.shape[1])))

@@ -95,11 +95,11 @@ class _EntryRows(EntryEstimator):
         for name in ("branch_size", "n_smoothing"):
             if getattr(self, name):
                 check_count(name, getattr(self, name))
-        scale, entries, codes, labels = self._read_entries(X, y)
+        scale, entries, codes, labels, budget = self._read_entries(X, y)
         mechanism = self._noise(scale, entries)
         variance = mechanism.variance() * float(np.mean(scale.units**-2))
         size, partition, passes = plan_branches(variance, entries.shape[1], largest=self.max_branch)
-        receipt = self._charge(mechanism)  # one entry is charged, then all are drawn
+        receipt = budget.pay(mechanism.event())  # one entry is charged, then all are drawn
         noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         private = self._cut(noisy, codes, size, partition)
         passes = passes if self.n_smoothing is None else self.n_smoothing

@@ -43,7 +43,7 @@ class _PrintedRows(_EntryRows):
     def _release(
         self, X: ArrayLike, y: ArrayLike | None
     ) -> tuple[BranchedRows, list[Stop] | None, Codes, NDArray[Any] | None]:
-        scale, entries, codes, labels = self._read_entries(X, y)
+        scale, entries, codes, labels, _ = self._read_entries(X, y)
         mechanism = self._noise(scale, entries, atom=self.delta)
         warnings.warn(
             "The printed algorithm clusters the raw rows and stops by their error. That protects "
