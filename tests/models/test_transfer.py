@@ -30,7 +30,7 @@ from sfumato.models.transfer import (
     log_joint,
     nearest_mean_scores,
 )
-from sfumato.papers.cdmma.entries import from_noisy_rows
+from sfumato.papers.cdmma.systems import from_noisy_rows
 from sfumato.privacy import compose
 from sfumato.privacy.guarantee import Status
 

@@ -28,8 +28,8 @@ from sfumato.papers.kahm import (
     PrintedAffineHullClassifier,
     PrintedFabricator,
 )
-from sfumato.papers.kahm.entries import plan_branches
 from sfumato.papers.kahm.smoothing import Stop, fabricate_rows
+from sfumato.papers.kahm.systems import plan_branches
 from sfumato.privacy.guarantee import Status
 from sfumato.tables import TableBounds
 from tests.models.literal_hulls import LiteralDeepHull
@@ -349,7 +349,7 @@ def test_taint_spares_public_labels_and_nothing_else(
 
     def remembering(self: Any, X: Any, y: Any) -> Any:
         found = read(self, X, y)
-        self.spread_ = float(found[1].mean())
+        self.spread_ = float(found[2].mean())
         return found
 
     monkeypatch.setattr(EntryFabricator, "_read_entries", remembering)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato import AffineHullClassifier, PrivateAffineHullClassifier
+from sfumato import AffineHullClassifier, EntryHullClassifier
 from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, entries_of, reproduce
 from sfumato.papers.data import Split, digits
@@ -59,7 +59,7 @@ def test_the_classifier_is_the_definition_asked_for() -> None:
     assert isinstance(printed, PrintedAffineHullClassifier)
     assert not printed.fabricate
     strict = classifier(4.0, 15, "strict")
-    assert isinstance(strict, PrivateAffineHullClassifier)
+    assert isinstance(strict, EntryHullClassifier)
     assert (strict.n_smoothing, strict.unit) == (None, "entry")
     assert (strict.hull_components, strict.n_layers, strict.delta) == (20, 5, 1e-5)
 

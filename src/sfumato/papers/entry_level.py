@@ -5,14 +5,14 @@ The unit is one number of one record, changed by at most `entry_bound`; labels a
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.core.constraints import Form, or_none, real
+from sfumato.exceptions import UnsupportedModeError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import EntryMechanism
 from sfumato.models.base import PrivateEstimator
@@ -25,6 +25,21 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 # Scaling an entry rounds it four times, by 2**-53 of the column's width each; this covers two.
 ROUNDING = 2.0**-49
+ENTRY_PARAMETERS = """epsilon, delta : float, default=1.0, 1e-6
+        The budget of one entry; as printed, delta is the mass of an atom at zero, else not needed.
+    unit, relation : {"entry"}, {"replace_one"}
+        What is protected: one number of one row, replaced by one at most `entry_bound` away.
+    bounds : Bounds
+        A public box of the rows, and the label set; required.
+    entry_bound : float, optional
+        The largest protected change d of one entry; by default any change inside the box.
+    ledger : DatasetBudget, optional
+        Who pays."""
+ENTRY_PRIVACY = """Unit and relation : one entry, replaced by one at most d away; labels,
+        class sizes and the number of rows are public.
+    Released : every entry with noise; all else sees noisy rows only.
+    Sensitivity : d.
+    Guarantee : (epsilon, 0) for an entry; the figure for a whole record is stated next to it."""
 
 
 class EntryScale:
@@ -45,10 +60,6 @@ class EntryScale:
                 "Unit 'entry' needs a box, Bounds(lower=..., upper=...), and no norm: scaling a "
                 "row back into a ball moves its other entries too."
             )
-        if entry_bound is not None and not 0 < entry_bound < math.inf:
-            raise InvalidInputError(
-                f"'entry_bound' must be finite and positive, or None. Got {entry_bound} instead."
-            )
         self.lower, self.width = box[0], box[1] - box[0]
         self.whole_range = entry_bound is None
         whole = bounds.entry_diameter(n_features=n_features)
@@ -65,32 +76,43 @@ class EntryScale:
         return np.asarray(np.clip(entries, 0.0, 1.0, out=entries))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EntryEstimator(PrivateEstimator):
-    """Base of the systems that release every entry with noise of its own."""
+    """Base of the systems that release every entry with noise of its own.
+
+    In docstrings ``$entry`` and ``$privacy`` stand for what all of them share.
+    """
+
+    unit: str = "entry"
+    entry_bound: float | None = None
 
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.ENTRY,)
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
-    has_labels: ClassVar[bool | None] = False  # they are public here
-    in_unit_ball: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = True
-    unit = "entry"
-    relation = "replace_one"
+    reads_cells: ClassVar[bool] = True  # a missing entry moves no other
+    has_labels: ClassVar[bool | None] = False  # they are public, and read here
+    parameters: ClassVar[Form] = {"entry_bound": or_none(real(above=0.0))}
 
-    entry_bound: float | None
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name, text in (("$entry", ENTRY_PARAMETERS), ("$privacy", ENTRY_PRIVACY)):
+            cls.__doc__ = (cls.__doc__ or "").replace(name, text)
+        super().__init_subclass__(**options)
 
     def _read_entries(
         self, X: ArrayLike, y: ArrayLike | None
-    ) -> tuple[EntryScale, Array, Codes, NDArray[Any] | None, Budget]:
-        """Return entries scaled to [0, 1], numbers and set of the public labels, and a budget."""
+    ) -> tuple[Budget, EntryScale, Array, Codes, NDArray[Any] | None]:
+        """Return the budget, entries scaled to [0, 1], codes and set of the public labels."""
         rows, _, budget = self._begin_in_memory(X, None)
-        bounds = self.row_bounds
+        bounds = self.bounds
+        if not isinstance(bounds, Bounds):
+            raise UnsupportedModeError("Unit 'entry' needs a box, Bounds(lower=..., upper=...).")
         scale = EntryScale(bounds, rows.shape[1], self.entry_bound)
         codes, labels = np.zeros(len(rows), dtype=np.intp), None
         if y is not None:
             public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
             codes, labels = public.clip_labels(checked_column(self, y, len(rows)))
-        return scale, scale(rows), codes, labels, budget
+        return budget, scale, scale(rows), codes, labels
 
     def _noise(self, scale: EntryScale, entries: Array, *, atom: float = 0.0) -> EntryMechanism:
         """Return the noise; `atom` is the chance of none, as printed."""

@@ -42,8 +42,147 @@ MAX_SAMPLES = 80_000  # of all Gaussians together
 MIN_SAMPLES = 4  # of a Gaussian, per direction
 
 
+class HullAnswers(ClassifierMixin, PrivateEstimator):
+    """Base of classifiers by hulls of private rows: what they answer, and how they are merged."""
+
+    scales_columns: ClassVar[bool] = False  # rows are seen in the unit cube
+    learned: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
+        "n_smoothing_": optional(integers(None)),  # of rows that were smoothed
+    }
+
+    hull_components: int
+    device: str | None
+    classes_: NDArray[Any]
+    classifier_: AffineHullClassifier
+
+    def _hull_settings(self) -> dict[str, Any]:
+        """Return the settings of hulls; refuse a device that PyTorch does not have here."""
+        try:
+            if self.device is not None:
+                import_module("torch").empty(0, device=self.device)
+        except (ImportError, RuntimeError, AssertionError, TypeError):
+            raise InvalidInputError(
+                "'device' must be one that PyTorch has on this machine, or None. "
+                f"Got {self.device!r}."
+            ) from None
+        shared = {name: getattr(self, name) for name in ("n_layers", "dtype", "n_jobs", "verbose")}
+        return {"n_components": self.hull_components, **shared}
+
+    def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
+        """Ask the hulls about rows, clipped and scaled by the public bounds."""
+        rows = self._rows(X)
+        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+    def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
+        """Return the label of the nearest hull.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        search : {"exact", "pruned"}, default="exact"
+            See `AffineHullClassifier`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        return self._answers("predict", X, search=search)
+
+    def distances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the distance from each row to the hull of each class, (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
+        """
+        return self._answers("distances", X)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the logarithm of the matching score; with two classes, its difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
+        return self._answers("decision_function", X)
+
+    def matching_score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the matching score of each class, between 1/e and 1 (63).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores.
+        """
+        return self._answers("matching_score", X)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the matching scores divided by their sum; no calibrated chances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The shares.
+        """
+        return self._answers("predict_proba", X)
+
+    def merge(self, *others: HullAnswers) -> Self:
+        """Return the classifier with the hulls of all parties, class by class (104).
+
+        The guarantee of the result is for a person who may have records at every party: the
+        promises add up. Where each person is at one party only, the largest of them holds.
+
+        Parameters
+        ----------
+        *others : PrivateAffineHullClassifier
+            Fitted by other parties with the same bounds.
+
+        Returns
+        -------
+        PrivateAffineHullClassifier
+            The merged classifier.
+        """
+        for party in (self, *others):
+            check_is_fitted(party)
+            if (party.bounds, party.unit) != (self.bounds, self.unit):
+                raise InvalidInputError("Only classifiers of the same bounds and unit are merged.")
+        merged: Self = clone(self)
+        merged.n_features_in_ = self.n_features_in_
+        merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
+        merged.classes_ = merged.classifier_.classes_
+        merged.guarantee_ = compose(*(party.guarantee_ for party in (self, *others)))
+        return merged
+
+
 @dataclass(eq=False, repr=False)
-class PrivateAffineHullClassifier(ClassifierMixin, PrivateEstimator):
+class PrivateAffineHullClassifier(HullAnswers):
     r"""Assign a point the label of the class whose hull of private rows has the nearest image.
 
     .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|, \qquad W_c \text{ fitted on private rows only.}
@@ -130,7 +269,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateEstimator):
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
     has_labels: ClassVar[bool | None] = True
     in_unit_ball: ClassVar[bool] = False  # its rows are seen in the unit cube first
-    scales_columns: ClassVar[bool] = False  # likewise
     parameters: ClassVar[Form] = {
         "n_components": whole(least=1),
         "hull_components": whole(least=1),
@@ -140,11 +278,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateEstimator):
         "branch_size": or_none(whole(least=1)),
         "dtype": one_of(*PRECISIONS),
         "verbose": flag(),
-    }
-    learned: ClassVar[Form] = {
-        "classes_": labels("c"),
-        "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
-        "n_smoothing_": optional(integers(None)),  # of rows that were smoothed
     }
 
     def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
@@ -185,19 +318,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateEstimator):
         )
         return self
 
-    def _hull_settings(self) -> dict[str, Any]:
-        """Return the settings of hulls; refuse a device that PyTorch does not have here."""
-        try:
-            if self.device is not None:
-                import_module("torch").empty(0, device=self.device)
-        except (ImportError, RuntimeError, AssertionError, TypeError):
-            raise InvalidInputError(
-                "'device' must be one that PyTorch has on this machine, or None. "
-                f"Got {self.device!r}."
-            ) from None
-        shared = {name: getattr(self, name) for name in ("n_layers", "dtype", "n_jobs", "verbose")}
-        return {"n_components": self.hull_components, **shared}
-
     def _drawn(self, released: CentredGaussians) -> BranchedRows:
         """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
         generator = check_random_state(self.random_state)
@@ -214,116 +334,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateEstimator):
         ]
         classes = np.repeat(released.classes, n_cuts).tolist()
         return BranchedRows(np.concatenate(drawn) * np.sqrt(k), places, classes)
-
-    def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
-        """Ask the hulls about rows, clipped and scaled by the public bounds."""
-        rows = self._rows(X)
-        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
-        return np.asarray(getattr(self.classifier_, method)(queries, **options))
-
-    def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
-        """Return the label of the nearest hull.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        search : {"exact", "pruned"}, default="exact"
-            See `AffineHullClassifier`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        return self._answers("predict", X, search=search)
-
-    def distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the distance from each row to the hull of each class, (n_samples, n_classes).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            One distance a class.
-        """
-        return self._answers("distances", X)
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the logarithm of the matching score; with two classes, its difference.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores; the second shape for more than two classes.
-        """
-        return self._answers("decision_function", X)
-
-    def matching_score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the matching score of each class, between 1/e and 1 (63).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            The scores.
-        """
-        return self._answers("matching_score", X)
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the matching scores divided by their sum; no calibrated chances.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            The shares.
-        """
-        return self._answers("predict_proba", X)
-
-    def merge(self, *others: PrivateAffineHullClassifier) -> PrivateAffineHullClassifier:
-        """Return the classifier with the hulls of all parties, class by class (104).
-
-        The guarantee of the result is for a person who may have records at every party: the
-        promises add up. Where each person is at one party only, the largest of them holds.
-
-        Parameters
-        ----------
-        *others : PrivateAffineHullClassifier
-            Fitted by other parties with the same bounds.
-
-        Returns
-        -------
-        PrivateAffineHullClassifier
-            The merged classifier.
-        """
-        for party in (self, *others):
-            check_is_fitted(party)
-            if (party.bounds, party.unit) != (self.bounds, self.unit):
-                raise InvalidInputError("Only classifiers of the same bounds and unit are merged.")
-        merged: PrivateAffineHullClassifier = clone(self)
-        merged.n_features_in_ = self.n_features_in_
-        merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
-        merged.classes_ = merged.classifier_.classes_
-        merged.guarantee_ = compose(*(party.guarantee_ for party in (self, *others)))
-        return merged
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,3 @@
-"""Membership mappings: the transfer as printed and mended, the tables, their verdicts."""
+"""Membership mappings and transfer: the printed system, the mended one, tables and verdicts."""
 
-from sfumato.papers.cdmma.entries import EntryTransfer
-from sfumato.papers.cdmma.printed import PrintedTransfer
+from sfumato.papers.cdmma.systems import EntryTransfer, PrintedTransfer

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.models.transfer import PrivateTransferClassifier
-from sfumato.papers.cdmma.entries import EntryTransfer
-from sfumato.papers.cdmma.printed import PrintedTransfer
+from sfumato.papers.cdmma.systems import EntryTransfer, PrintedTransfer
 from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.tables.bounds import Bounds

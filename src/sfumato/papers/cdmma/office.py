@@ -20,8 +20,7 @@ from sklearn.svm import LinearSVC
 from sfumato.datasets.catalogue import FOLDER_VARIABLE
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.cdmma.digits import BROKEN, known_labels, public_target
-from sfumato.papers.cdmma.entries import EntryTransfer
-from sfumato.papers.cdmma.printed import PrintedTransfer
+from sfumato.papers.cdmma.systems import EntryTransfer, PrintedTransfer
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.tables.bounds import Bounds

@@ -16,8 +16,7 @@ from sfumato.core.parallel import map_in_parallel
 from sfumato.models.hulls import AffineHullClassifier
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
-from sfumato.papers.kahm.entries import EntryHullClassifier
-from sfumato.papers.kahm.printed import PrintedAffineHullClassifier
+from sfumato.papers.kahm.systems import EntryHullClassifier, PrintedAffineHullClassifier
 from sfumato.tables.bounds import Bounds
 
 DELTA = 1e-5

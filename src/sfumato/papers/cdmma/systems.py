@@ -1,17 +1,20 @@
-"""Transfer as printed: Algorithms 5 and 6 and equations (79) to (87).
+"""Transfer at entry level: mended, and as printed (Algorithms 5 and 6, equations 79 to 87).
 
-Noise comes before everything else, so the promise holds, for one *number* of one row of the source;
-it says nothing of the target. Equation (79) is an isometry of the target's leading principal
-components. The target's classifier therefore runs in those coordinates, with the p of the source's
-space in its averages, and the source's space is entered only where the source is asked.
+Noise comes before everything else, so both promises hold, for one *number* of one row of the
+source; they say nothing of the target. Mended, the source gives Gaussians of its noisy rows, and
+the target is classified as by `sfumato.PrivateTransferClassifier`. As printed, it gives
+autoencoders; equation (79) is an isometry of the target's leading principal components, so the
+target's classifier runs in those coordinates, with the p of the source's space in its averages, and
+the source's space is entered only where the source is asked.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,14 +22,20 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.constraints import Form, one_of
+from sfumato.core.memory import require_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.gaussians import top_eigenvectors
+from sfumato.models.gaussians import CentredGaussians, gaussians_from_moments, top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.transfer import (
     NOT_PROTECTED,
     WARNING,
+    Gaussians,
+    Planned,
+    PrivateTransferClassifier,
     all_errors,
     fit_autoencoders,
+    from_released,
     improve_labels,
     require_every_class,
     sound_rows,
@@ -35,47 +44,113 @@ from sfumato.models.transfer import (
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.maps import IntoUnitCube
-from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column, checked_rows
 
+Array = NDArray[Any]
+Codes = NDArray[np.intp]
+DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
 MAX_FIRST_COMPONENTS = 20
-Array = NDArray[Any]
 MAX_POINTS = 1000
+SHARED = ("schedule", "n_layers", "inducing_ratio", "kappa", "cross_fit", "use_source")
 
 
-def fit_source_to_target(
-    source: MembershipClassifier,
-    rows: Array,
-    codes: NDArray[np.intp],
-    generator: np.random.RandomState,
-) -> MembershipMapping:
-    """Learn to undo the source's filter of a row's own class (84) to (86)."""
-    n_points = min(math.ceil(len(rows) / 2), MAX_POINTS)
-    mapping = MembershipMapping(
-        inducing_ratio=n_points / len(rows),
-        center=False,
-        random_state=int(generator.randint(2**31 - 1)),
-    )
-    return mapping.fit(_filtered(source, rows, codes), rows)
+@dataclass(eq=False, repr=False)
+class EntryTransfer(EntryEstimator, PrivateTransferClassifier):
+    """Classify a target with few labels, helped by a source that protects single numbers.
+
+    Parameters
+    ----------
+    schedule, n_layers, inducing_ratio, kappa, n_components, target_components, cross_fit, \
+use_source, n_jobs, verbose, random_state
+        See `sfumato.PrivateTransferClassifier`.
+    protect_target, target_epsilon, target_delta, target_ledger
+        Not offered here: False and None.
+    $entry
+
+    Attributes
+    ----------
+    source_ : dict
+        Gaussians of the source, from its noisy rows.
+    source_guarantee_ : Guarantee
+        The promise for one number of one row of the source.
+    guarantee_ : Guarantee
+        The same; with a target on condition that the record is one of the source.
+
+    Privacy
+    -------
+    $privacy
+    Assumptions and numerics : bounds are public; noise is float-safe. Rows and labels of the
+        target are not protected. Proof: docs/guarantees/transfer.md.
+    """
+
+    parameters: ClassVar[Form] = {
+        **EntryEstimator.parameters,
+        **PrivateTransferClassifier.parameters,
+        "protect_target": one_of(False),
+    }
+
+    def plan_source(self, source: Any, y_source: Any) -> Planned:
+        """Check the source, every entry of which gets noise; nothing is charged."""
+        budget, scale, entries, codes, labels = self._read_entries(source, y_source)
+        if labels is None or len(labels) < 2:
+            raise InvalidInputError("The label set has only one class; a classifier needs two.")
+        self.classes_, n_features = labels, entries.shape[1]
+        self.source_bounds_, self.n_source_features_ = self.row_bounds, n_features
+        mechanism = self._noise(scale, entries)
+        require_memory(DIRECTION_COPIES * float(n_features) ** 2, "The subspace of the source")
+
+        def draw() -> tuple[Gaussians, Guarantee]:
+            assert budget.receipt is not None  # noqa: S101 - charged before anything is drawn
+            noisy, promise = self._release_entries(scale, entries, mechanism, budget.receipt)
+            kept = min(self.n_components, n_features)
+            variance = mechanism.variance() / scale.units**2
+            return from_noisy_rows(noisy, codes, len(labels), kept, variance), promise
+
+        return budget, (mechanism.event(),), draw
 
 
-def source_to_target_errors(
-    source: MembershipClassifier, mapping: MembershipMapping, rows: Array, n_classes: int
-) -> Array:
-    """Second term of equation (87)."""
-    columns = []
+def from_noisy_rows(
+    rows: Array, codes: Codes, n_classes: int, n_components: int, noise_variance: Array
+) -> Gaussians:
+    """Return Gaussians of rows whose entries carry independent noise of a known variance a column.
+
+    Directions are the principal ones that stand out of the noise, and those of the class means.
+    The noise adds its own covariance to that of the rows, which is taken off again, and leaves
+    sampling noise of about its variance times ``√(2 n)`` on a sum over n rows, to
+    which the rows add their own. What that drowns is shrunk by `gaussians_from_moments`.
+    """
+    centre = rows.mean(axis=0)
+    away = rows - centre
+    n_rows, n_features = away.shape
+    without_noise = away.T @ away / n_rows - np.diag(noise_variance)
+    values, principal = top_eigenvectors(without_noise, n_components)
+    edge = float(noise_variance.max()) * ((1 + math.sqrt(n_features / n_rows)) ** 2 - 1)
+    counts = np.maximum(np.bincount(codes, minlength=n_classes), 1)
+    means = np.array([away[codes == code].sum(axis=0) for code in range(n_classes)])
+    both = np.column_stack([principal[:, values > edge], (means / counts[:, None]).T])
+    left, sizes, _ = np.linalg.svd(both, full_matrices=False)
+    basis = left[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+    coordinates = away @ basis
+    order = coordinates.shape[1]
+    spread = float(np.einsum("ij,ij->", coordinates, coordinates)) / n_rows
+    scaled = (basis.T * noise_variance) @ basis
+    radius = math.sqrt(max(spread - float(np.trace(scaled)), 1e-9 * spread, 1e-300))
+    coordinates /= radius
+    scaled /= radius**2
+    moments = np.zeros((n_classes, order + 1, order + 1))
     for code in range(n_classes):
-        output = mapping.predict(_filtered(source, rows, np.full(len(rows), code)))
-        columns.append(np.sum((rows - output) ** 2, axis=1))
-    return np.column_stack(columns)
+        mine = coordinates[codes == code]
+        members = np.column_stack([mine, np.ones(len(mine))])
+        moments[code] = members.T @ members
+        moments[code, :-1, :-1] -= scaled * len(mine)
+    # Sampling has noise of its own: rows of a spread of about 1 / order along each direction.
+    noise = (float(np.trace(scaled)) + 1) / order * math.sqrt(2 * n_rows / n_classes)
+    gaussians = gaussians_from_moments(moments, noise)
+    return from_released(CentredGaussians(centre, basis, radius, gaussians, np.arange(n_classes)))
 
 
-def _filtered(source: MembershipClassifier, rows: Array, codes: NDArray[np.intp]) -> Array:
-    places = np.searchsorted(source.classes_, codes).clip(max=len(source.classes_) - 1)
-    return np.asarray(source.filtered(rows, places))
-
-
+@dataclass(eq=False, repr=False)
 class PrintedTransfer(ClassifierMixin, EntryEstimator):
     """Classify a target with few labels by autoencoders, beside those of a noisy source (87).
 
@@ -91,14 +166,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         Label each target row by a model that did not see it, which is not printed.
     use_source : bool, default=True
         False leaves the source out at the target's side.
-    epsilon, delta : float, default=1.0, 1e-6
-        The budget of one entry of the source; delta is the mass of the atom (75).
-    bounds : Bounds
-        A public box of the source's rows, and the label set; required.
-    entry_bound : float, optional
-        The largest change d of one entry; by default any change inside the box.
-    ledger : DatasetBudget, optional
-        Who pays for the source.
+    $entry
     n_jobs : int, optional
         Workers, see joblib.
     verbose : bool, default=False
@@ -120,40 +188,21 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
     sfumato.PrivateTransferClassifier : Transfer with a promise for whole records.
     """
 
-    source_guarantee_: Guarantee
+    _: KW_ONLY
+    schedule: tuple[int, ...] = (5, 10, 15, 20)
+    n_layers: int = LAYERS
+    inducing_ratio: float = 0.5
+    kappa: float = 0.1
+    cross_fit: bool = False
+    use_source: bool = True
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = None
 
-    def __init__(
-        self,
-        *,
-        schedule: tuple[int, ...] = (5, 10, 15, 20),
-        n_layers: int = LAYERS,
-        inducing_ratio: float = 0.5,
-        kappa: float = 0.1,
-        cross_fit: bool = False,
-        use_source: bool = True,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds: Bounds | None = None,
-        entry_bound: float | None = None,
-        ledger: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.schedule = schedule
-        self.n_layers = n_layers
-        self.inducing_ratio = inducing_ratio
-        self.kappa = kappa
-        self.cross_fit = cross_fit
-        self.use_source = use_source
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.entry_bound = entry_bound
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    parameters: ClassVar[Form] = {
+        **EntryEstimator.parameters,
+        **{name: PrivateTransferClassifier.parameters[name] for name in SHARED},
+    }
 
     def fit(self, source: ArrayLike, y_source: ArrayLike) -> Self:
         """Release every entry of the source with noise, and learn from noisy rows (Algorithm 6).
@@ -171,7 +220,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
             The fitted estimator, which answers rows of the source's space.
         """
         self.__dict__.pop("target_classifier_", None)
-        scale, entries, codes, labels, budget = self._read_entries(source, y_source)
+        budget, scale, entries, codes, labels = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
         mechanism = self._noise(scale, entries, atom=self.delta)
@@ -225,9 +274,14 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         fit = partial(fit_autoencoders, self, generator, n_layers=self.n_layers, **words)
         found = improve_labels(fit, points, found, labelled, self, generator)
         self.target_classifier_ = fit(points, found, self.schedule[-1])
-        self.source_to_target_ = fit_source_to_target(  # (84) to (86)
-            self.source_classifier_, self._in_source_space(points), found, generator
-        )
+        # Learn to undo the source's filter of a row's own class (84) to (86).
+        there = self._in_source_space(points)
+        n_points = min(math.ceil(len(there) / 2), MAX_POINTS)
+        self.source_to_target_ = MembershipMapping(
+            inducing_ratio=n_points / len(there),
+            center=False,
+            random_state=int(generator.randint(2**31 - 1)),
+        ).fit(_filtered(self.source_classifier_, there, found), there)
         return np.asarray(self.classes_[found])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -260,16 +314,19 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
             "target", "source_to_target" and "source"; without a target "source" alone.
         """
         check_is_fitted(self, "source_classifier_")
-        rows, n_classes = self._rows(X), len(self.classes_)
+        rows, n_classes = checked_rows(self, X, reset=False), len(self.classes_)
         if not hasattr(self, "target_classifier_"):
             return {"source": all_errors(self.source_classifier_, self._scaled(rows), n_classes)}
         points = self._target_points(sound_rows(rows, np.zeros(rows.shape[1])))
         found = {"target": all_errors(self.target_classifier_, points, n_classes)}
         if self.use_source:
             there = self._in_source_space(points)
-            found["source_to_target"] = source_to_target_errors(
-                self.source_classifier_, self.source_to_target_, there, n_classes
-            )
+            columns = []  # the second term of (87)
+            for code in range(n_classes):
+                passed = _filtered(self.source_classifier_, there, np.full(len(there), code))
+                away = there - self.source_to_target_.predict(passed)
+                columns.append(np.sum(away**2, axis=1))
+            found["source_to_target"] = np.column_stack(columns)
             found["source"] = all_errors(self.source_classifier_, there, n_classes)
         return found
 
@@ -306,6 +363,11 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         if self._common_features():
             return points
         return np.asarray(points @ self.source_directions_[: points.shape[1]])
+
+
+def _filtered(source: MembershipClassifier, rows: Array, codes: Codes) -> Array:
+    places = np.searchsorted(source.classes_, codes).clip(max=len(source.classes_) - 1)
+    return np.asarray(source.filtered(rows, places))
 
 
 def _subspace(rows: Array, n_kept: int) -> Array:
