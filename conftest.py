@@ -28,11 +28,8 @@ GROUPS = ("torch", "browser", "servers", "spark")
 ON_GPU = ("cuda", "on_gpu")  # import PyTorch too, if only to see that there is no device
 # What `make check` runs: a minute of two cores. All other modules are marked `slow`.
 QUICK = (
-    "tests/privacy/test_bounded_range.py",
-    "tests/ledger/test_dataset_budget.py",
     "tests/ledger/test_ledger.py",
     "tests/ledger/test_ledger_chain.py",
-    "tests/ledger/test_receipt.py",
     "tests/models/test_features.py",
     "tests/models/test_least_squares.py",
     "tests/mechanisms/test_mechanisms.py",

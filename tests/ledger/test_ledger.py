@@ -1,19 +1,37 @@
+"""Budgets, handles, receipts and notes: what a charge admits, refuses and remembers."""
+
+from __future__ import annotations
+
 import copy
 import math
+import os
 import pickle
+import sqlite3
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from sfumato import Bounds, PrivateMoments
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     LedgerError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+    UnsupportedModeError,
 )
 from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.privacy.events import (
+    Event,
+    GaussianEvent,
+    NonPrivateEvent,
     PureEvent,
     RepeatedEvent,
 )
+from sfumato.privacy.gaussian import mu_from_budget
 from tests.privacy.events import EVERY_KIND
 
 
@@ -65,12 +83,6 @@ def test_an_unknown_dataset_names_the_known_ones():
         ledger.dataset("patient")
 
 
-@pytest.mark.parametrize("timeout", [-1, math.inf, math.nan])
-def test_a_timeout_is_finite(timeout):
-    with pytest.raises(InvalidInputError, match="'timeout'"):
-        Ledger(timeout=timeout)
-
-
 def test_everything_is_there_after_reopening(path):
     budget = Ledger(path).create("pa'ti%ents ü", epsilon=3.3, delta=1e-5, unit="entry")
     budget.charge(*EVERY_KIND, unit="entry")
@@ -80,39 +92,6 @@ def test_everything_is_there_after_reopening(path):
     assert (again.total.epsilon, again.total.delta, again.total.unit) == (3.3, 1e-5, "entry")
     assert again.statement() == budget.statement()
     assert again.statement().charges == len(EVERY_KIND)
-
-
-def test_numpy_figures_are_written_as_numbers(path):
-    np = pytest.importorskip("numpy")
-    budget = Ledger(path).create("rows", epsilon=np.float64(1.0))
-    budget.charge(RepeatedEvent(PureEvent(np.float64(0.1)), np.int64(3)))
-    assert Ledger(path).dataset("rows").events() == (RepeatedEvent(PureEvent(0.1), 3),)
-
-
-def test_budgets_do_not_touch_each_other(path):
-    ledger = Ledger(path)
-    first, second = ledger.create("a", epsilon=1.0), ledger.create("b", epsilon=2.0)
-    first.charge(PureEvent(1.0))
-    assert (second.spent(), ledger.datasets()) == (0.0, ["a", "b"])
-    second.charge(PureEvent(2.0))
-    assert ledger.verify().heads == {"a": first.head(), "b": second.head()}
-
-
-def test_two_ledgers_on_one_file_see_each_other(path):
-    one = Ledger(path).create("rows", epsilon=1.0)
-    two = Ledger(path).dataset("rows")
-    for handle in (one, two, one, two):
-        handle.charge(PureEvent(0.25))
-    for handle in (one, two):
-        with pytest.raises(BudgetExceededError):
-            handle.charge(PureEvent(0.01))
-    assert one.head() == two.head()
-
-
-def test_no_event_no_line():
-    budget = Ledger().create("rows", epsilon=1.0)
-    assert budget.charge().events == ()
-    assert budget.statement().charges == 0
 
 
 def test_reading_makes_no_file(path):
@@ -149,3 +128,227 @@ def test_a_ledger_in_memory_is_shared_by_copies_and_never_leaves_the_process(in_
     assert budget.events() == ()
     assert Ledger().create("rows", epsilon=1.0) != budget
     assert repr(budget) == "Ledger().dataset('rows')"
+
+
+def test_a_tenth_and_nine_tenths_spend_exactly_one(path):
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    budget.charge(PureEvent(0.1))
+    assert budget.left() == 0.9
+    budget.charge(PureEvent(0.9))
+    assert (budget.spent(), budget.left()) == (1.0, 0.0)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(PureEvent(1e-9))
+
+
+def test_tight_composition_admits_what_addition_would_refuse():
+    one = Ledger().create("rows", epsilon=99.0, delta=1e-5)
+    one.charge(GaussianEvent(8.0))
+    budget = Ledger().create("rows", epsilon=4 * one.spent(), delta=1e-5)
+    for _ in range(10):
+        budget.charge(GaussianEvent(8.0))
+    with pytest.raises(BudgetExceededError):
+        budget.charge(GaussianEvent(0.5))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    limit=st.integers(1, 60),
+    wishes=st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]), st.lists(st.integers(1, 30), min_size=1, max_size=3)
+        ),
+        max_size=25,
+    ),
+)
+def test_no_interleaving_of_two_handles_passes_the_budget(limit, wishes):
+    """Epsilons in hundredths, so that integers are the oracle; two handles take turns."""
+    ledger = Ledger()
+    first = ledger.create("rows", epsilon=limit / 100)
+    handles = {"a": first, "b": ledger.dataset("rows")}
+    paid, lines = 0, 0
+    for who, hundredths in wishes:
+        events = [PureEvent(h / 100) for h in hundredths]
+        if paid + sum(hundredths) <= limit:
+            handles[who].charge(*events)
+            paid, lines = paid + sum(hundredths), lines + len(events)
+        else:
+            with pytest.raises(BudgetExceededError):
+                handles[who].charge(*events)
+    assert first.spent() == paid / 100 <= limit / 100
+    assert ledger.verify().charges == lines
+
+
+def test_what_is_left_fits_and_not_a_hair_more():
+    for spent in (0.1, 0.3, 1 / 3, 0.7123456789012345):
+        budget = Ledger().create("rows", epsilon=1.0)
+        budget.charge(PureEvent(spent))
+        left = budget.left()
+        with pytest.raises(BudgetExceededError):
+            budget.charge(PureEvent(left * (1 + 1e-14)))
+        budget.charge(PureEvent(left))
+        assert budget.spent() <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 3.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-4, 1e-5, 1e-6, 1e-9])
+def test_a_release_calibrated_to_the_whole_budget_fits(epsilon, delta):
+    multiplier = 1 / mu_from_budget(epsilon, delta)
+    Ledger().create("rows", epsilon=epsilon, delta=delta).charge(GaussianEvent(multiplier))
+    halves = GaussianEvent(multiplier * math.sqrt(2))
+    Ledger().create("rows", epsilon=epsilon, delta=delta).charge(halves, halves)
+
+
+def test_the_refusal_says_spent_asked_left_and_survives_pickling():
+    budget = Ledger().create("rows", epsilon=1.0)
+    budget.charge(PureEvent(0.75))
+    with pytest.raises(BudgetExceededError, match=r"spent 0.75 .*asked 0.5, left 0.25") as caught:
+        budget.charge(PureEvent(0.5))
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (error.spent, error.asked, error.left) == (0.75, 0.5, 0.25)
+
+
+def test_a_refused_charge_leaves_no_line_and_a_smaller_one_fits():
+    ledger = Ledger()
+    budget = ledger.create("rows", epsilon=1.0)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(PureEvent(0.6), PureEvent(0.6))
+    assert (budget.events(), budget.spent()) == ((), 0.0)
+    budget.charge(PureEvent(0.6))
+
+
+def test_a_non_private_release_never_fits():
+    budget = Ledger().create("rows", epsilon=1e6, delta=0.5)
+    with pytest.raises(BudgetExceededError, match="asked inf"):
+        budget.charge(NonPrivateEvent())
+
+
+def test_delta_zero_admits_pure_releases_only():
+    budget = Ledger().create("rows", epsilon=5.0)
+    with pytest.raises(BudgetExceededError, match="pure releases only"):
+        budget.charge(GaussianEvent(100.0))
+    budget.charge(PureEvent(1.0))
+
+
+@pytest.mark.parametrize("words", [{"unit": "entry"}, {"relation": "add_or_remove_one"}])
+def test_another_unit_or_relation_is_refused(words):
+    budget = Ledger().create("rows", epsilon=1.0)
+    with pytest.raises(UnsupportedModeError, match=next(iter(words.values()))):
+        budget.charge(PureEvent(0.1), **words)
+    budget.charge(PureEvent(0.1), unit="record", relation="replace_one")
+    assert len(budget.events()) == 1
+
+
+class UnheardOf(Event):
+    kind = "unheard_of"
+
+
+@pytest.mark.parametrize(
+    ("thing", "error"),
+    [(UnheardOf(), UnsupportedEventError), ("pure", InvalidInputError), (0.5, InvalidInputError)],
+)
+def test_what_could_not_be_read_back_is_never_written(path, thing, error):
+    ledger = Ledger(path)
+    budget = ledger.create("rows", epsilon=1.0)
+    with pytest.raises(error):
+        budget.charge(PureEvent(0.1), thing)
+    assert budget.events() == ()
+    assert ledger.verify().charges == 0
+
+
+def test_an_estimator_charges_with_a_note(tmp_path: Path) -> None:
+    budget = Ledger(tmp_path / "b.db").create("patients", epsilon=2.0, delta=1e-5)
+    noted = budget.noted(purpose="mean age", by="Ada")
+    for handle in (noted, pickle.loads(pickle.dumps(noted))):
+        model = PrivateMoments(epsilon=0.5, delta=1e-6, bounds=Bounds(norm=1.0), ledger=handle)
+        model.fit(np.zeros((9, 2)))
+    assert [(c.purpose, c.by) for c in budget.history()] == [("mean age", "Ada")] * 2
+    assert noted == budget
+    assert 0.3 < budget.history()[0].epsilon < 0.5  # at the budget's larger delta
+
+
+def test_a_changed_note_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "b.db"
+    budget = Ledger(path).create("patients", epsilon=2.0)
+    budget.charge(PureEvent(0.5), purpose="triage", by="Ada")
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TRIGGER sfumato_charges_no_update")
+        database.execute("UPDATE sfumato_charges SET event = replace(event, 'Ada', 'Bob')")
+    with pytest.raises(LedgerTamperedError):
+        Ledger(path).verify()
+
+
+@pytest.mark.parametrize("wrong", ["", "two\nlines", 7, "x" * 501])
+def test_a_wrong_note_charges_nothing(wrong: object) -> None:
+    budget = Ledger().create("patients", epsilon=2.0)
+    if wrong == "":
+        budget.charge(PureEvent(0.5), purpose="")  # as none
+        return
+    with pytest.raises(InvalidInputError, match="purpose"):
+        budget.charge(PureEvent(0.5), purpose=wrong)  # type: ignore[arg-type]
+    assert budget.spent() == 0
+
+
+A, B = PureEvent(0.25), GaussianEvent(3.0)
+
+
+def test_each_paid_event_is_good_for_one_draw():
+    receipt = Receipt([A, B, A])
+    receipt.charge(A)
+    receipt.charge(B)
+    receipt.charge(A)
+    with pytest.raises(LedgerError, match="does not cover"):
+        receipt.charge(A)
+    assert receipt.unused() == ()
+    assert receipt.events == (A, B, A)
+
+
+def test_an_event_that_was_not_paid_is_refused_and_nothing_is_ticked_off():
+    receipt = Receipt([A])
+    with pytest.raises(LedgerError):
+        receipt.charge(A, B)
+    assert receipt.unused() == (A,)
+
+
+def test_a_repeated_event_pays_for_its_repetitions():
+    receipt = Receipt([RepeatedEvent(A, 3)])
+    receipt.charge(A)
+    receipt.charge(RepeatedEvent(A, 2))
+    with pytest.raises(LedgerError):
+        receipt.charge(A)
+
+
+def test_prepay_charges_the_budget_once_in_one_go():
+    budget = Ledger().create("rows", epsilon=1.0)
+    receipt = prepay(budget, A, A, unit="record", relation="replace_one")
+    receipt.charge(A)
+    receipt.charge(A)
+    assert budget.events() == (A, A)
+
+
+@pytest.mark.parametrize("wrong", [Ledger(), "budget.db", 3])
+def test_prepay_refuses_what_is_no_budget(wrong):
+    with pytest.raises(InvalidInputError, match="dataset"):
+        prepay(wrong, A)
+
+
+@pytest.mark.parametrize("words", [{"unit": "entry"}, {"relation": "add_or_remove_one"}])
+def test_other_unit_or_relation_is_refused(words):
+    receipt = Receipt([A], unit="record", relation="replace_one")
+    with pytest.raises(UnsupportedModeError, match=next(iter(words))):
+        receipt.charge(A, **words)
+    receipt.charge(A, unit="record", relation="replace_one")
+
+
+def test_a_receipt_cannot_be_multiplied():
+    receipt = Receipt([A])
+    assert copy.copy(receipt) is receipt
+    assert copy.deepcopy(receipt) is receipt
+    with pytest.raises(LedgerError, match="pickled"):
+        pickle.dumps(receipt)
+
+
+def test_a_forked_child_cannot_draw_on_it(in_child):
+    receipt = Receipt([A])
+    assert "another process" in in_child(lambda: receipt.charge(A))
+    assert receipt.unused() == (A,)
+    assert os.getpid() == receipt._process

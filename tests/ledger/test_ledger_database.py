@@ -60,18 +60,6 @@ def test_reading_goes_on_beside_a_waiting_writer(path):
         assert Ledger(path, timeout=0).dataset("rows").spent() == 0.03
 
 
-def test_a_missing_directory(tmp_path):
-    for use in (Ledger.datasets, lambda ledger: ledger.create("rows", epsilon=1.0)):
-        with pytest.raises(LedgerError, match="is there such a directory"):
-            use(Ledger(tmp_path / "nowhere" / "budget.db"))
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_directory_in_place_of_a_file(tmp_path):
-    with pytest.raises(LedgerError, match="cannot be opened"):
-        Ledger(tmp_path).create("rows", epsilon=1.0)
-
-
 def test_a_file_that_is_no_database(tmp_path):
     path = tmp_path / "letter.txt"
     path.write_text("Dear auditor, " * 100)
@@ -80,32 +68,6 @@ def test_a_file_that_is_no_database(tmp_path):
         with pytest.raises(LedgerError, match="is not a ledger"):
             use(Ledger(path))
     assert path.read_bytes() == before
-
-
-def test_a_database_of_somebody_else(tmp_path):
-    path = tmp_path / "other.db"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE things (a)")
-    with pytest.raises(LedgerError, match="There is no ledger"):
-        Ledger(path).datasets()
-
-
-@pytest.mark.parametrize("size", [0, 1, 100, 4096, 5000])
-def test_a_truncated_file(path, size):
-    os.truncate(path, size)
-    budget = pickle.loads(pickle.dumps(Ledger(path))).dataset
-    for use in (Ledger(path).verify, lambda: budget("rows").charge(CENT)):
-        with pytest.raises(LedgerError):
-            use()
-
-
-@pytest.mark.parametrize("page", range(1, 5))
-def test_a_page_of_rubbish(path, page):
-    with path.open("r+b") as file:
-        file.seek(4096 * page)
-        file.write(b"\xa5" * 4096)
-    with pytest.raises(LedgerError):
-        Ledger(path).verify()
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,18 +111,6 @@ def test_a_full_disk_refuses_the_charge_and_keeps_the_others(path, start_child):
     assert charges(path) == 3 + done
     Ledger(path).dataset("rows").charge(CENT)
     assert charges(path) == 4 + done
-
-
-def _create_on_a_full_disk(path):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-    Ledger(path).create("rows", epsilon=1.0)
-
-
-def test_a_full_disk_at_creation(tmp_path, in_child):
-    path = tmp_path / "new.db"
-    assert "the disk is full" in in_child(lambda: _create_on_a_full_disk(path))
-    Ledger(path).create("rows", epsilon=1.0)
-    assert charges(path) == 0
 
 
 @pytest.fixture
@@ -210,26 +160,12 @@ def test_a_second_name_is_refused_while_it_is_there(tmp_path):
     assert Ledger(path).dataset("rows").spent() == pytest.approx(0.02)
 
 
-def test_a_file_without_permission(open_folder, in_child):
-    path = open_folder / "budget.db"
-    budget = Ledger(path).create("rows", epsilon=1.0)
-    path.chmod(0)
-    assert in_child(lambda: _as_nobody(budget.spent)).startswith("LedgerError")
-
-
 @pytest.mark.parametrize(
     "address", ["", "sqlite:///budget.db", "mysql://host/x", "postgresql://host:port/x", "://"]
 )
 def test_an_address_that_cannot_be_used(address):
     with pytest.raises(InvalidInputError, match="location of a ledger"):
         Ledger(address)
-
-
-def test_a_path_with_signs_that_mean_something_in_an_address(tmp_path):
-    path = tmp_path / "a?mode=ro#b %41 é'.db"
-    Ledger(path).create("rows", epsilon=1.0).charge(CENT)
-    assert charges(path) == 1
-    assert {file.name for file in tmp_path.iterdir()} == {path.name, f"{path.name}-queue"}
 
 
 def test_a_server_that_does_not_answer_and_a_password_that_is_not_shown():

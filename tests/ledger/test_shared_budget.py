@@ -74,14 +74,6 @@ def test_a_charge_past_the_quotas_is_counted_in_the_total(budget: SharedBudget) 
     budget.verify()
 
 
-def test_a_charge_is_found_by_its_reference(budget: SharedBudget) -> None:
-    payer = budget.payer("ada", "a test", "job-1")
-    assert not budget.is_charged("job-1")
-    receipt = payer.charge(PureEvent(0.1), unit="record", relation="replace_one")
-    assert receipt.unused() == (PureEvent(0.1),)
-    assert budget.is_charged("job-1")
-
-
 def interrupt(_: object) -> None:
     raise KeyboardInterrupt
 
@@ -102,19 +94,6 @@ def test_nobody_draws_on_the_interrupted_charge_of_another(
     pay(budget, 0.3, "ada")  # her own, made again: counted once
     assert [one.spent for one in budget.holdings()] == [0.7, 0.3, 0.4]
     budget.verify()
-
-
-def test_an_interrupted_charge_is_not_found_under_another_reference(
-    budget: SharedBudget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(budget.dataset, "_remember", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            budget.payer("ada", "a test", "job 1").charge(PureEvent(0.2))
-    budget.payer("ada", "a test", "job 2").charge(PureEvent(0.2))
-    assert budget.is_charged("job 2")
-    budget.payer("ada", "a test", "job 1").charge(PureEvent(0.2))
-    assert [one.spent for one in budget.holdings()] == [0.4, 0.4, 0.0]
 
 
 def test_one_event_that_has_no_price_refuses_all(budget: SharedBudget) -> None:

@@ -1,7 +1,8 @@
-"""Several records of one person: the group curve against closed forms and brute force."""
+"""Groups of records and disjoint sets of them: against closed forms and brute force."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -11,14 +12,14 @@ from hypothesis import given, strategies as st
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.privacy import (
+    best_attacker,
     delta_from_mu,
     epsilon_spent,
     for_persons,
     group_epsilon,
-    mu_from_budget,
     pld_delta,
 )
-from sfumato.privacy.composition import group_event
+from sfumato.privacy.composition import group_event, parallel
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -32,18 +33,8 @@ from sfumato.privacy.events import (
     RepeatedEvent,
     flatten,
 )
-from sfumato.privacy.guarantee import Guarantee, RecordReading, Unit
+from sfumato.privacy.guarantee import Guarantee, RecordReading, Status, Unit
 from tests.privacy.events import EVENTS
-
-
-@pytest.mark.parametrize(
-    ("size", "epsilon", "delta", "cost"), [(10, 0.1, 1e-6, 1.178), (50, 0.06, 1e-5, 4.485)]
-)
-def test_k_records_cost_more_than_k_epsilon_at_the_same_delta(size, epsilon, delta, cost) -> None:
-    noise = GaussianEvent(1 / mu_from_budget(epsilon, delta))
-    found = group_epsilon([noise], size, delta)
-    assert found == pytest.approx(cost, abs=5e-3)
-    assert found > size * epsilon
 
 
 @given(st.integers(1, 60), st.floats(0.01, 3), st.floats(1e-10, 0.1))
@@ -67,25 +58,6 @@ def test_laplace_groups_are_exact() -> None:
     for epsilon in (0.1, 0.6, 1.1):
         exact = np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), grid)
         counts = flatten([group_event(LaplaceEvent(0.4), 3)])
-        assert pld_delta(counts, epsilon) == pytest.approx(exact, rel=1e-3)
-
-
-def test_one_number_moved_far_is_worse_than_many_moved_a_little() -> None:
-    """What `group_event` of an entry takes for granted."""
-    for size in (2, 5, 20):
-        for epsilon in np.linspace(0, 0.3 * size, 4):
-            many = pld_delta({LaplaceEvent(0.3): size}, float(epsilon))
-            one = pld_delta({LaplaceEvent(0.3 * size): 1}, float(epsilon))
-            assert many <= one + 1e-9
-
-
-def test_each_label_of_a_group_is_answered_on_its_own() -> None:
-    """Two records, two labels: the four pairs of answers, by hand."""
-    kept = 1 / (1 + math.exp(-0.4))
-    p = np.array([kept**2, kept * (1 - kept), kept * (1 - kept), (1 - kept) ** 2])
-    counts = flatten([group_event(RandomizedResponseEvent(0.4, 2), 2)])
-    for epsilon in (0.0, 0.3, 0.6):
-        exact = np.maximum(p - math.exp(epsilon) * p[::-1], 0).sum()
         assert pld_delta(counts, epsilon) == pytest.approx(exact, rel=1e-3)
 
 
@@ -166,10 +138,51 @@ def test_k_entries_with_atoms_stay_below_the_group_curve(size: int) -> None:
         assert group_epsilon([EntryEvent(epsilon, delta, 1.0)], size, 1.5 * delta) == math.inf
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
-def test_repeated_events_are_grouped_one_by_one(event: Event) -> None:
-    try:
-        one = group_event(event, 3)
-    except UnsupportedEventError:
-        return
-    assert group_event(RepeatedEvent(event, 5), 3) == RepeatedEvent(one, 5)
+def promise(delta: float, *events: Event) -> Guarantee:
+    return Guarantee(epsilon_spent(events, delta, "replace_one"), delta, events=events)
+
+
+PROMISES = {
+    "weak at a small delta": promise(1e-9, GaussianEvent(4.0)),
+    "strong at a large delta": promise(1e-2, GaussianEvent(2.0)),
+    "pure": promise(0.0, PureEvent(1.2)),
+    "two Gaussians": promise(1e-6, GaussianEvent(5.0), GaussianEvent(6.0)),
+    "no events": Guarantee(0.9, 1e-5),
+    "events of a part": Guarantee(1.5, 1e-5, events=(GaussianEvent(40.0),)),
+}
+
+
+@pytest.mark.parametrize("pair", itertools.permutations(PROMISES, 2), ids="/".join)
+def test_no_figure_is_below_that_of_a_set(pair: tuple[str, str]) -> None:
+    parts = [PROMISES[name] for name in pair]
+    total = parallel(*parts, condition="one set each")
+    assert total.epsilon == max(part.epsilon for part in parts)
+    assert total.delta == max(part.delta for part in parts)
+    assert (total.status, total.conditions) == (Status.CONDITIONAL, ("one set each",))
+    whole = best_attacker(total)
+    for part in map(best_attacker, parts):
+        assert whole.guesses_right >= part.guesses_right
+        assert whole.finds >= part.finds
+    if total.events:  # accounted again, they cost no more than is stated
+        assert epsilon_spent(total.events, total.delta, total.relation) <= total.epsilon * (
+            1 + 1e-9
+        )
+
+
+def test_one_set_is_itself_and_none_is_an_error() -> None:
+    (alone,) = [PROMISES["pure"]]
+    assert parallel(alone, condition="one set each") == alone
+    assert parallel(alone, alone, condition="x").events == alone.events
+    with pytest.raises(InvalidInputError):
+        parallel(condition="one set each")
+    other = Guarantee(1.0, relation="add_or_remove_one")
+    with pytest.raises(InvalidInputError):
+        parallel(alone, other, condition="one set each")
+
+
+def test_a_worse_status_stays() -> None:
+    seeded = Guarantee(1.0, status="testing")
+    total = parallel(seeded, PROMISES["pure"], condition="one set each")
+    assert total.status is Status.TESTING
+    refuted = Guarantee(None, status="refuted")
+    assert parallel(seeded, refuted, condition="one set each").epsilon is None

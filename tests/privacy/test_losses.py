@@ -94,23 +94,6 @@ def test_an_unknown_release_is_refused():
             losses_of(event, STEP)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 25), st.floats(0.001, 0.6), st.floats(0, 3))
-def test_equal_pure_releases_against_the_binomial(count, epsilon, at):
-    """The two-point law composed exactly: count - 2k times epsilon, with binomial weights."""
-    up = 1 / (1 + math.exp(-epsilon))
-    exact = atoms(
-        ((count - 2 * k) * epsilon, math.comb(count, k) * up ** (count - k) * (1 - up) ** k)
-        for k in range(count + 1)
-    )(at)
-    for measure in (
-        losses_of(PureEvent(epsilon), STEP).power(count, TAIL),
-        _one_by_one([PureEvent(epsilon)] * count),
-    ):
-        found = measure.delta(at, 0.0)
-        assert exact * (1 - 1e-12) <= found <= exact + 3e-4 * math.sqrt(count)
-
-
 def _one_by_one(events, step=STEP, tail=TAIL):
     measure = Losses.none(step)
     for event in events:
@@ -131,17 +114,6 @@ def test_mixtures_against_dp_accounting(events, mu):
     assert measure.delta(anew + grid, mu) <= 1e-5
     if anew > grid:
         assert measure.delta(anew * 0.995 - 3e-4 * len(events) - grid, mu) > 1e-5 or anew < 0.02
-
-
-@pytest.mark.parametrize("mu", [1e-5, 1e-3, 0.1, 1.0, 6.0])
-def test_the_gaussian_curve_against_many_digits(mu):
-    mpmath.mp.dps = 60
-    far = mu * mu / 2 + 12 * mu
-    for e in np.linspace(-far, far, 25):
-        a, b = mpmath.mpf(mu) / 2 - mpmath.mpf(e) / mu, -mpmath.mpf(mu) / 2 - mpmath.mpf(e) / mu
-        exact = mpmath.ncdf(a) - mpmath.exp(e) * mpmath.ncdf(b)
-        found = module._gaussian_curve(np.array([e]), mu)[0]
-        assert abs(found - exact) <= exact * module.CURVE_ROUNDING / 4
 
 
 @pytest.mark.parametrize("mu", [1e-5, 1e-3, 0.1, 1.0, 30.0])
@@ -196,23 +168,6 @@ def test_a_wide_measure_keeps_to_its_cells():
     assert losses_of(PureEvent(1e5), STEP).delta(0.99e5, 0.0) == pytest.approx(1.0, rel=1e-5)
     for event in (PureEvent(1.7e308), LaplaceEvent(1e200), ObjectivePerturbationEvent(1e-99, 0, 2)):
         assert losses_of(event, STEP).delta(1e4, 0.0) >= 1.0  # no more is known than that
-
-
-@pytest.mark.parametrize("swap", [False, True])
-def test_infinite_losses_are_those_of_either(swap):
-    events = [ApproximateEvent(0.2, 1e-4), LaplaceEvent(0.1), EntryEvent(0.3, 1e-3), PureEvent(1.0)]
-    exact = 1 - (1 - 1e-4) * (1 - 1e-3)
-    found = _one_by_one(events[::-1] if swap else events).delta(50.0, 0.0)
-    assert exact <= found <= exact * (1 + 2e-6)
-
-
-def test_what_a_transform_may_lose_is_counted_as_infinite():
-    draws = np.random.default_rng(1)
-    wide, narrow = (draws.exponential(size=size) for size in (4000, 2000))
-    one, other = (Losses(STEP, 0, masses / masses.sum()) for masses in (wide, narrow))
-    lost = module._convolved(one.masses, other.masses)[1]
-    assert lost > 0
-    assert one.composed(other, 0.0).infinite >= lost
 
 
 @settings(max_examples=20, deadline=None)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from scipy.stats import beta, nbinom, norm, poisson
+from scipy.stats import nbinom, norm, poisson
 
-from sfumato import Guarantee, Ledger
+from sfumato import Ledger
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedEventError
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.selection import RunLaw
 from sfumato.privacy import (
-    best_attacker,
     epsilon_from_mu,
     epsilon_spent,
     pld_delta,
@@ -96,24 +93,6 @@ def _rate(mean: float) -> float:
     return rate
 
 
-@pytest.mark.parametrize("shape", [0.0, 1.0, 2.5])
-@pytest.mark.parametrize("sigma", [2.0, 7.0])
-def test_another_library_has_the_same_figure(shape: float, sigma: float) -> None:
-    event = search(GaussianEvent(sigma), "negative_binomial", 10.0, shape)
-    accountant = RdpAccountant(list(ORDERS))
-    accountant.compose(to_dp_event(event))
-    assert math.isclose(accountant.get_epsilon(1e-5), selection_epsilon(event, 1e-5), rel_tol=1e-9)
-
-
-def test_theorem_6_with_exact_deltas_is_below_that_of_the_other_library() -> None:
-    event = search(GaussianEvent(7.0), "poisson", 10.0, 0.0)
-    accountant = RdpAccountant(list(ORDERS))
-    single = dp_event.GaussianDpEvent(7.0)
-    accountant.compose(dp_event.RepeatAndSelectDpEvent(single, 10.0, math.inf))
-    theirs, ours = accountant.get_epsilon(1e-5), selection_epsilon(event, 1e-5)
-    assert 0.7 * theirs < ours < theirs
-
-
 # Brute force -------------------------------------------------------------------------------------
 
 
@@ -165,28 +144,6 @@ def test_the_winners_own_epsilon_is_no_price() -> None:
     assert np.max(np.log(other / winner)) > 3 * event.epsilon
 
 
-def test_monte_carlo_at_small_epsilon(seed: int) -> None:
-    """20,000 draws of the code's own K: above the winner's epsilon, below the price (1 in 10⁶)."""
-    epsilon, price = 0.2, search(PureEvent(0.2), "poisson", 10.0, 0.0, 40)
-    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
-    counts = []
-    with seeded(seed):
-        law = RunLaw(price)
-        numbers = np.array([law.number() for _ in range(20_000)])
-    rng = np.random.default_rng(seed)
-    for p in (keep, 1 - keep):  # a run that says 0 with probability p; the best is 1
-        counts.append(int((rng.random(len(numbers)) < p**numbers).sum()))
-    n = len(numbers)
-    low = beta.ppf(5e-7, counts[0], n - counts[0] + 1)
-    high = beta.isf(5e-7, counts[1] + 1, n - counts[1])
-    most = beta.isf(5e-7, counts[0] + 1, n - counts[0])
-    delta = 1e-3
-    assert math.log((low - delta) / high) > epsilon
-    assert (low - selection_delta(price, 3.0)) / math.exp(3.0) < high
-    assert selection_epsilon(price, delta) > math.log((low - delta) / high)
-    assert most < 1
-
-
 # Rényi divergences -------------------------------------------------------------------------------
 
 
@@ -208,15 +165,6 @@ def test_divergences_are_not_above_those_of_the_other_library(event: Any) -> Non
     ours = epsilon_from_renyi(renyi_divergence([event]), 1e-5)
     assert ours <= accountant.get_epsilon(1e-5) * (1 + 1e-6) + 2e-3
     assert ours >= epsilon_spent([event], 1e-5) * (1 - 1e-6)
-
-
-def test_a_pure_release_has_the_divergence_of_randomised_response() -> None:
-    epsilon = 0.8
-    p = math.exp(epsilon) / (1 + math.exp(epsilon))
-    small = ORDERS < 300
-    a = ORDERS[small]
-    literal = np.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
-    np.testing.assert_allclose(renyi_divergence([PureEvent(epsilon)])[small], literal, rtol=1e-6)
 
 
 # Budgets -----------------------------------------------------------------------------------------
@@ -242,16 +190,6 @@ def test_what_a_budget_leaves_to_each_run(
     assert math.isclose(renyi, by_renyi, abs_tol=0.01)
     paid = search(GaussianEvent(1 / mu), runs, mean, shape, law.max_runs)
     assert 0.999 < selection_epsilon(paid, 1e-5) <= 1.0
-
-
-def test_a_cut_is_paid_for() -> None:
-    whole = search(GaussianEvent(7.0), "poisson", 5.0, 0.0)
-    prices = [
-        selection_epsilon(search(GaussianEvent(7.0), "poisson", 5.0, 0.0, cut), 1e-5)
-        for cut in (18, 20, 40)
-    ]
-    assert prices[0] > prices[1] > prices[2] >= selection_epsilon(whole, 1e-5)
-    assert selection_epsilon(search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 8), 1e-5) == math.inf
 
 
 HEAVY = [("negative_binomial", 5.0, -0.9), ("negative_binomial", 10.0, -0.8)]
@@ -325,15 +263,6 @@ def test_heavy_tails_are_refused_and_not_forgotten() -> None:
             with_max_runs(search(GaussianEvent(1.0), "negative_binomial", mean, shape), 1e-6, 1.0)
 
 
-def test_a_cut_costs_its_probability_on_both_sides() -> None:
-    """Delta of the cut law is above that of the whole one by (1 + exp(epsilon)) tau, no less."""
-    cut = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 12)
-    tau = float(series("poisson", 5.0, 0.0, 12))
-    for epsilon in (0.5, 1.0, 3.0):
-        more = selection_delta(cut, epsilon) - selection_delta(replace(cut, max_runs=None), epsilon)
-        assert more == pytest.approx((1 + math.exp(epsilon)) * tau, rel=1e-6)
-
-
 def test_of_many_options_the_worst_is_paid_for() -> None:
     options = tuple((GaussianEvent(s), RepeatedEvent(GaussianEvent(3 * s), 4)) for s in (8, 6, 9))
     (worst,) = worst_options(options)
@@ -372,14 +301,6 @@ def test_the_curve_of_masses_is_nowhere_below() -> None:
     assert (np.array(hull) <= deltas + 1e-12).all()
     assert (np.diff(np.diff(hull) / np.diff(np.exp(epsilons))) > -1e-9).all()
     assert pld_delta({event: 1}, 1.0) >= hull[100] * (1 - 1e-6)
-
-
-def test_odds_against_a_search_are_finite() -> None:
-    event = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 30)
-    guarantee = Guarantee(epsilon=epsilon_spent([event], 1e-5), delta=1e-5, events=(event,))
-    attacker = best_attacker(guarantee)
-    assert 0.5 < attacker.guesses_right < 0.72
-    assert 0.01 < attacker.finds < 0.03
 
 
 def test_what_cannot_be_searched() -> None:
