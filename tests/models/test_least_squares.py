@@ -1,3 +1,10 @@
+"""Kernel least squares at the fixed point, against its definition; certified eigenvectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -6,26 +13,30 @@ from scipy.spatial.distance import cdist
 from sfumato.core.arrays import regularized_solver
 from sfumato.models import least_squares
 from sfumato.models.least_squares import (
+    N_LEADING,
+    completed_basis,
     gaussian_kernel,
+    leading_eigenvectors,
     relative_gaussian_kernel,
-    rounding_of_kernel,
     solve_at_fixed_point,
     solve_in_one_factoring,
 )
 
+N_WANTED = 12
 
-def problem(seed, scale=1.0, n=30, p=4):
+
+def problem(seed: int, scale: float = 1.0, n: int = 30, p: int = 4) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(seed)
     Y = scale * rng.random((n, p))
     return gaussian_kernel(rng.normal(size=(n, 3))), Y, 2 * np.mean(Y**2)
 
 
-def literal_residual(kernel, Y, e, tau):
+def literal_residual(kernel: Any, Y: Any, e: float, tau: float) -> float:
     fitted = kernel @ np.linalg.solve(kernel + (e + tau) * np.eye(len(Y)), Y)
-    return np.mean((Y - fitted) ** 2)
+    return float(np.mean((Y - fitted) ** 2))
 
 
-def mean_squared_residual(kernel, Y, regularization):
+def mean_squared_residual(kernel: Any, Y: Any, regularization: float) -> tuple[float, float]:
     """R and dR/de of Theorem 1 at ``e + τ = regularization``."""
     solve = regularized_solver(kernel, np.asarray(regularization))
     once = solve(Y)
@@ -33,103 +44,88 @@ def mean_squared_residual(kernel, Y, regularization):
     return regularization**2 * square, 2 * regularization * (square - regularization * cube)
 
 
-def mean_square(solution):
+def mean_square(solution: Any) -> Any:
     return np.mean(solution**2)
 
 
-def solve(kernel, Y, tau, start=None):
-    return solve_at_fixed_point(kernel, Y, mean_square, tau=np.asarray(tau), start=start)
+def solve(kernel: Any, Y: Any, tau: float, start: Any = None, **words: Any) -> Any:
+    return solve_at_fixed_point(kernel, Y, mean_square, tau=np.asarray(tau), start=start, **words)
 
 
-problems = st.tuples(st.integers(0, 1000), st.sampled_from([1e-3, 0.1, 1.0, 30.0]))
+@pytest.fixture
+def factored(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Types of the matrices that are factored."""
+    found: list[Any] = []
+
+    def counted(matrix: Any, shift: Any) -> Any:
+        found.append(matrix.dtype)
+        return regularized_solver(matrix, shift)
+
+    monkeypatch.setattr(least_squares, "regularized_solver", counted)
+    return found
 
 
 @settings(max_examples=30)
-@given(problems, st.floats(0.01, 3.0))
-def test_residual_lies_in_the_range_of_theorem_1(case, share):
-    kernel, Y, tau = problem(*case)
-    residual, _ = mean_squared_residual(kernel, Y, tau * (1 + share))
+@given(st.integers(0, 1000), st.sampled_from([1e-3, 0.1, 1.0, 30.0]), st.floats(0.01, 3.0))
+def test_residual_and_derivative_lie_in_the_ranges_of_theorem_1(
+    seed: int, scale: float, share: float
+) -> None:
+    kernel, Y, tau = problem(seed, scale)
+    at = tau * (1 + share)
+    residual, slope = mean_squared_residual(kernel, Y, at)
     assert 0 < residual < np.mean(Y**2)
     np.testing.assert_allclose(residual, literal_residual(kernel, Y, share * tau, tau), rtol=1e-8)
-
-
-@settings(max_examples=30)
-@given(problems, st.floats(0.01, 3.0))
-def test_derivative_lies_in_the_range_of_theorem_1(case, share):
-    kernel, Y, tau = problem(*case)
-    regularization = tau * (1 + share)
-    _, slope = mean_squared_residual(kernel, Y, regularization)
-    assert 0 < slope < 2 / regularization * np.mean(Y**2)
-    h = 1e-4 * regularization
-    above, below = (mean_squared_residual(kernel, Y, regularization + d)[0] for d in (h, -h))
-    np.testing.assert_allclose(slope, (above - below) / (2 * h), rtol=1e-5)
+    assert 0 < slope < 2 / at * np.mean(Y**2)
+    above, below = (mean_squared_residual(kernel, Y, at * (1 + d))[0] for d in (1e-4, -1e-4))
+    np.testing.assert_allclose(slope, (above - below) / (2e-4 * at), rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 30.0])
-def test_fixed_point_is_the_same_from_three_starts(seed, scale):
+def test_the_fixed_point_is_the_same_from_any_start(seed: int, scale: float) -> None:
     kernel, Y, tau = problem(seed, scale)
     found = []
-    for share in (1e-6, 0.2, 0.499):
+    for share, slope in ((1e-6, 0.0), (0.2, 0.0), (0.499, 0.0), (0.4, 0.85)):
         e = share * tau
         for _ in range(200):
             e = literal_residual(kernel, Y, e, tau)
-        start = np.asarray(share * tau), np.asarray(0.0)
+        start = np.asarray(share * tau), np.asarray(slope)
         found += [tau + e, float(solve(kernel, Y, tau, start).regularization)]
-    np.testing.assert_allclose(found, found[0], rtol=1e-8)
+    np.testing.assert_allclose(found, found[0], rtol=1e-7)
 
 
-def test_solution_belongs_to_the_fixed_point(seed):
-    kernel, Y, tau = problem(seed)
-    found = solve(kernel, Y, tau)
-    regularization = float(found.regularization)
-    expected = np.linalg.solve(kernel + regularization * np.eye(len(Y)), Y)
-    np.testing.assert_allclose(found.coefficients, expected, rtol=1e-9, atol=1e-11)
-    residual, slope = mean_squared_residual(kernel, Y, regularization)
-    np.testing.assert_allclose(regularization, tau + residual, rtol=1e-9)
-    np.testing.assert_allclose(float(found.slope), slope, rtol=0.1)
-
-
-def test_wrong_slope_of_a_start_does_no_harm():
-    kernel, Y, tau = problem(0)
-    good = solve(kernel, Y, tau)
-    bad = solve(kernel, Y, tau, (np.asarray(0.4 * tau), np.asarray(0.85)))
-    np.testing.assert_allclose(bad.regularization, good.regularization, rtol=1e-7)
-
-
-def test_batch_equals_one_by_one():
-    cases = [problem(seed, scale) for seed, scale in ((0, 1.0), (1, 0.1), (2, 5.0))]
+def test_the_solution_belongs_to_the_fixed_point_also_in_batches(seed: int) -> None:
+    cases = [problem(seed + i, scale) for i, scale in enumerate((1.0, 0.1, 5.0))]
     kernels, responses, taus = (np.stack(x) for x in zip(*cases, strict=True))
     batch = solve_at_fixed_point(
         kernels, responses, lambda b: np.mean(b**2, axis=(-2, -1)), tau=taus
     )
     for i, (kernel, Y, tau) in enumerate(cases):
-        one = solve(kernel, Y, tau)
-        np.testing.assert_allclose(batch.regularization[i], one.regularization, rtol=1e-9)
-        np.testing.assert_allclose(batch.coefficients[i], one.coefficients, rtol=1e-7, atol=1e-9)
+        found = solve(kernel, Y, tau)
+        at = float(found.regularization)
+        expected = np.linalg.solve(kernel + at * np.eye(len(Y)), Y)
+        np.testing.assert_allclose(found.coefficients, expected, rtol=1e-9, atol=1e-11)
+        residual, slope = mean_squared_residual(kernel, Y, at)
+        np.testing.assert_allclose(at, tau + residual, rtol=1e-9)
+        np.testing.assert_allclose(float(found.slope), slope, rtol=0.1)
+        np.testing.assert_allclose(batch.regularization[i], at, rtol=1e-9)
+        np.testing.assert_allclose(batch.coefficients[i], expected, rtol=1e-7, atol=1e-9)
 
 
-def test_zero_rows_and_tiny_rows_still_solve():
+def test_zero_rows_and_tiny_rows_still_solve() -> None:
     kernel, Y, _ = problem(0)
     kernel = np.ones_like(kernel)  # all points equal
     assert np.isfinite(solve(kernel, 0 * Y, 0.0).coefficients).all()
     tiny = solve(kernel, 1e-12 * Y, 2e-24 * np.mean(Y**2))
     assert np.isfinite(tiny.coefficients).all()
-    assert float(tiny.regularization) >= rounding_of_kernel(len(Y))
+    assert float(tiny.regularization) >= least_squares.ROUNDING_OF_KERNEL * len(Y)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_a_solution_for_single_precision_is_corrected_without_a_second_factoring(
-    seed, scale, monkeypatch
-):
+    seed: int, scale: float, factored: list[Any]
+) -> None:
     kernel, Y, tau = problem(seed, scale, n=300)
-    factored = []
-
-    def counted(matrix, shift):
-        factored.append(matrix.dtype)
-        return regularized_solver(matrix, shift)
-
-    monkeypatch.setattr(least_squares, "regularized_solver", counted)
-    found = solve_at_fixed_point(kernel, Y, mean_square, tau=np.asarray(tau), correct=False)
+    found = solve(kernel, Y, tau, correct=False)
     assert set(factored) == {np.dtype("float32")}
     exact = solve(kernel, Y, tau)
     np.testing.assert_allclose(found.regularization, exact.regularization, rtol=1e-6)
@@ -137,68 +133,58 @@ def test_a_solution_for_single_precision_is_corrected_without_a_second_factoring
     assert away < 1e-5 * np.linalg.norm(exact.coefficients)
 
 
-def test_factors_that_do_not_help_are_given_up(seed, monkeypatch):
+def test_factors_that_do_not_help_are_given_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Corrections that do not shrink end in a factoring in double precision."""
     kernel, Y, tau = problem(seed, n=300)
     run = least_squares._Search.run
 
-    def spoiled(search, *args, **kwargs):
-        found = run(search, *args, **kwargs)
+    def spoiled(search: Any, *args: Any, **words: Any) -> Any:
+        found = run(search, *args, **words)
         if search.precision == "float32":
             search.solve = lambda columns: -columns  # no inverse of anything here
         return found
 
     monkeypatch.setattr(least_squares._Search, "run", spoiled)
-    found = solve_at_fixed_point(kernel, Y, mean_square, tau=np.asarray(tau), correct=False)
+    found = solve(kernel, Y, tau, correct=False)
     expected = np.linalg.solve(kernel + float(found.regularization) * np.eye(len(Y)), Y)
-    away = np.linalg.norm(found.coefficients - expected)
-    assert away < 1e-5 * np.linalg.norm(expected)
+    assert np.linalg.norm(found.coefficients - expected) < 1e-5 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("n_columns", [4, 40])
-@pytest.mark.parametrize("scale", [0.3, 1.0, 30.0])
-def test_one_factoring_in_single_precision_is_close(seed, scale, n_columns, monkeypatch):
+@pytest.mark.parametrize("scale", [0.3, 30.0])
+def test_one_factoring_in_single_precision_is_close(
+    seed: int, scale: float, n_columns: int, factored: list[Any]
+) -> None:
     """λ* is guessed from landmarks; a guess that is far off costs factorings and no accuracy."""
     kernel, _, _ = problem(seed, n=400)
     generator = np.random.default_rng(seed)
     Y = scale * (kernel @ generator.normal(size=(400, n_columns)) / 20 + generator.normal())
     tau = 2 * np.mean(Y**2)
     exact = solve(kernel, Y, tau)
-    singles = kernel.astype(np.float32), Y.astype(np.float32), mean_square
-    start = np.asarray(0.49 * tau), np.asarray(0.0)
-    factored = []
-
-    def counted(matrix, shift):
-        factored.append(matrix.dtype)
-        return regularized_solver(matrix, shift)
-
-    monkeypatch.setattr(least_squares, "regularized_solver", counted)
-    for words in ({}, {"start": start}):
+    factored.clear()
+    for words in ({}, {"start": (np.asarray(0.49 * tau), np.asarray(0.0))}):
+        singles = kernel.astype(np.float32), Y.astype(np.float32), mean_square
         found = solve_in_one_factoring(*singles, tau=np.asarray(tau), **words)
         np.testing.assert_allclose(found.regularization, exact.regularization, rtol=3e-5)
         away = np.linalg.norm(found.coefficients - exact.coefficients)
         assert away < 3e-4 * np.linalg.norm(exact.coefficients)
-        assert set(factored) == {np.dtype("float32")}
         np.testing.assert_allclose(float(found.slope), float(exact.slope), rtol=0.1, atol=0.01)
+    assert set(factored) == {np.dtype("float32")}
     assert len(factored) > 2  # the start was far off
 
 
-def test_kernel_matrix_equals_its_definition(seed):
-    X = np.random.default_rng(seed).normal(size=(3, 20, 4))
-    found = gaussian_kernel(X)
-    for rows, kernel in zip(X, found, strict=True):
+def test_kernels_equal_their_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(3, 20, 4))
+    for rows, kernel in zip(X, gaussian_kernel(X), strict=True):
         np.testing.assert_allclose(kernel, np.exp(-(cdist(rows, rows) ** 2) / 2), atol=1e-14)
-
-
-def test_kernel_of_duplicates_never_passes_one():
-    X = np.repeat(np.random.default_rng(0).normal(size=(5, 3)) * 1e3, 4, axis=0)
-    kernel = gaussian_kernel(X)
-    assert kernel.max() <= 1.0
-    np.testing.assert_allclose(np.diag(kernel), 1.0, atol=1e-8)
+    twice = gaussian_kernel(np.repeat(rng.normal(size=(5, 3)) * 1e3, 4, axis=0))
+    assert twice.max() <= 1.0
+    np.testing.assert_allclose(np.diag(twice), 1.0, atol=1e-8)
 
 
 @given(scale=st.floats(1e-3, 1e4), seed=st.integers(0, 5))
-def test_relative_kernel_is_the_kernel_over_its_largest_value(scale, seed):
+def test_relative_kernel_is_the_kernel_over_its_largest_value(scale: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, centres = scale * rng.normal(size=(6, 3)), rng.normal(size=(9, 3))
     found = relative_gaussian_kernel(X, centres)
@@ -206,3 +192,59 @@ def test_relative_kernel_is_the_kernel_over_its_largest_value(scale, seed):
     expected = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     np.testing.assert_array_equal(found.max(axis=1), 1.0)
+
+
+# Eigenvectors -----------------------------------------------------------------------------------
+
+
+def matrices(rng: np.random.Generator, decay: float = 0.9, p: int = 150) -> np.ndarray:
+    """Two positive definite matrices with eigenvalues ``decay**i``, the second ten times those."""
+    turned = [np.linalg.qr(rng.standard_normal((p, p)))[0] for _ in range(2)]
+    return np.stack([(u * (10.0**i * decay ** np.arange(p))) @ u.T for i, u in enumerate(turned)])
+
+
+@pytest.mark.parametrize("array", [np.asarray, array_api_strict.asarray])
+def test_leading_eigenvectors_are_those_of_lapack(rng: np.random.Generator, array: Any) -> None:
+    stack = matrices(rng)
+    found = leading_eigenvectors(array(stack), N_WANTED)
+    assert found is not None
+    values, vectors = (np.asarray(part) for part in found)
+    assert vectors.shape == (2, 150, N_LEADING)
+    expected, directions = (part[..., ::-1] for part in np.linalg.eigh(stack))
+    np.testing.assert_allclose(values[:, :N_WANTED], expected[:, :N_WANTED], rtol=1e-11)
+    overlap = np.sum(vectors[..., :N_WANTED] * directions[..., :N_WANTED], axis=1)
+    np.testing.assert_allclose(np.abs(overlap), 1.0, rtol=1e-12)
+
+
+def test_nothing_is_given_that_is_not_certain(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a flat spectrum, of low rank, or where the start has no share of a large direction."""
+    assert leading_eigenvectors(matrices(rng, 0.999), N_WANTED) is None
+    rows = rng.standard_normal((30, 150))
+    assert leading_eigenvectors(np.stack([rows.T @ rows] * 2), N_WANTED) is None
+    stack = np.diag(np.append(0.9 ** np.arange(149), 5.0))
+    start = rng.standard_normal((150, N_LEADING))
+    start[-1] = 0.0
+    monkeypatch.setattr(
+        least_squares, "like", lambda matrix, given: start if given.shape == start.shape else given
+    )
+    assert leading_eigenvectors(stack, N_WANTED) is None
+    monkeypatch.setattr(least_squares, "_require_nothing_above", lambda *given: None)
+    found = leading_eigenvectors(stack, N_WANTED)
+    assert found is not None  # without the certificate it would have passed
+    assert found[0][0] < 2
+
+
+@pytest.mark.parametrize("kind", ["random", "identity", "minus", "elsewhere"])
+def test_a_basis_is_completed_to_a_rotation(rng: np.random.Generator, kind: str) -> None:
+    columns = np.linalg.qr(rng.standard_normal((9, 4)))[0]
+    if kind in ("identity", "minus"):
+        columns = np.eye(9)[:, :4] * (1 if kind == "identity" else -1)
+    elif kind == "elsewhere":
+        columns = np.eye(9)[:, 5:]
+    stack = np.stack([columns, np.roll(columns, 1, axis=0)])
+    found = completed_basis(stack)
+    np.testing.assert_array_equal(found[..., :4], stack)
+    products = np.swapaxes(found, 1, 2) @ found
+    np.testing.assert_allclose(products, np.broadcast_to(np.eye(9), (2, 9, 9)), atol=1e-14)

@@ -37,6 +37,7 @@ ROUGH_STEPS = 1e-4, 1e-2
 # Below this share of τ a difference quotient is mostly rounding.
 SHORT_RUN = {"float32": 1e-4, "float64": 1e-8}
 MAX_STEPS = 60
+ROUNDING_OF_KERNEL = 16 * float(np.finfo(np.float64).eps)  # per row: less is lost beside a kernel
 # A solution for a model in single precision is corrected until a correction has this relative size,
 # of whose square the next one would be; factors that need more of them are no help, and the system
 # is factored in double precision.
@@ -55,23 +56,19 @@ class FixedPointSolution(NamedTuple):
     Parameters
     ----------
     coefficients : array of shape (..., N, m)
-        The solution B.
+        The solution ``B = (K + λ* I)^{-1} C``.
     regularization : array of shape (...,)
         The regularisation λ*.
     error : array of shape (...,)
-        Training error at λ*.
+        Training error ê = λ* - τ.
     slope : array of shape (...,)
-        Slope of the error there.
+        Estimate of dR/de at ê; a good start for a similar kernel.
     """
 
     coefficients: Array
-    """``(K + λ* I)^{-1} C``, shape (..., N, m)."""
     regularization: Array
-    """λ*, shape (...,)."""
     error: Array
-    """ê = λ* - τ, shape (...,)."""
     slope: Array
-    """Estimate of dR/de at ê, shape (...,); a good start for a similar kernel."""
 
 
 def solve_at_fixed_point(
@@ -117,21 +114,80 @@ def solve_at_fixed_point(
     """
     xp = namespace_of(kernel)
     tau = xp.where(tau > 0, tau, xp.ones_like(tau))  # all rows zero: every λ gives the same map
-    tau = xp.clip(tau, min=rounding_of_kernel(kernel.shape[-1]))
+    tau = xp.clip(tau, min=ROUNDING_OF_KERNEL * kernel.shape[-1])
     error, slope = (DEFAULT_SHARE * tau, xp.zeros_like(tau)) if start is None else start
-    fine = _Search(kernel, responses, mean_square, tau)
-    rough = fine
+    fine = rough = _Search(kernel, responses, mean_square, tau)
     if is_safe_in_singles(tau, kernel.shape[-1]):
         rough = _Search(cast(kernel, "float32"), cast(responses, "float32"), mean_square, tau)
         error, slope = rough.run(error, slope, small=ROUGH_STEPS[start is not None])
         if not correct and kernel.shape[-1] > 2 * responses.shape[-1]:  # else factoring is cheap
-            fine = _RefiningSearch(kernel, responses, mean_square, tau, rough)
+            fine.nearly_solve, fine.solution = rough.solve, cast(rough.solution, "float64")
     error, slope = fine.run(error, slope, small=SMALL_STEP)
     coefficients = fine.solution
     if correct:
         derivative = cast(rough.solve(cast(coefficients, rough.precision)), "float64")
         coefficients = coefficients - fine.last_step[..., None, None] * derivative
     return FixedPointSolution(coefficients, tau + error, error, slope)
+
+
+class _Search:
+    """Secant search for e = R(e); remembers the solution at the last point it evaluated.
+
+    With factors S that a search in single precision has left, close to ``(K + λI)^{-1}``, it goes
+    on without factoring: the steps ``B <- B + S (C - (K + λI) B)`` multiply the error of B by about
+    ``|λ - λ_S| / λ`` plus the rounding of S.
+    """
+
+    def __init__(
+        self, kernel: Array, responses: Array, mean_square: Callable[[Array], Array], tau: Array
+    ) -> None:
+        self.kernel, self.responses = kernel, responses
+        self.mean_square, self.tau = mean_square, tau
+        self.precision = "float32" if kernel.dtype == namespace_of(kernel).float32 else "float64"
+        self.nearly_solve: Callable[[Array], Array] | None = None
+        self.solve: Callable[[Array], Array]
+        self.solution: Array
+        self.last_step: Array
+
+    def run(self, error: Array, slope: Array, *, small: float) -> tuple[Array, Array]:
+        xp = namespace_of(self.kernel)
+        last_error, last_residual = error, None
+        for _ in range(MAX_STEPS):
+            self._solve_at(self.tau + error)
+            residual = (self.tau + error) ** 2 * cast(self.mean_square(self.solution), "float64")
+            if last_residual is not None:
+                run = error - last_error
+                is_long = xp.abs(run) > SHORT_RUN[self.precision] * self.tau
+                secant = (residual - last_residual) / xp.where(is_long, run, xp.ones_like(run))
+                slope = xp.where(is_long, xp.clip(secant, min=0.0, max=0.9), slope)
+            last_error, last_residual = error, residual
+            # The fixed point lies below ‖Y‖²/(pN) = τ/2 (Theorem 1); a wild slope may not.
+            error = xp.clip(error + (residual - error) / (1 - slope), min=0.0)
+            error = xp.minimum(error, self.tau / 2)
+            self.last_step = error - last_error
+            if bool(xp.all(xp.abs(self.last_step) <= small * (error + self.tau))):
+                break
+        return error, slope
+
+    def _solve_at(self, regularization: Array) -> None:
+        xp, nearly_solve = namespace_of(self.kernel), self.nearly_solve
+        for _ in range(MAX_CORRECTIONS):
+            if nearly_solve is None:
+                break
+            missing = self.responses - self.kernel @ self.solution
+            missing -= regularization[..., None, None] * self.solution
+            correction = cast(nearly_solve(cast(missing, "float32")), "float64")
+            self.solution += correction
+            moved, whole = (xp.sum(xp.vecdot(x, x), axis=-1) for x in (correction, self.solution))
+            if float(xp.max(xp.sqrt(moved / xp.clip(whole, min=1e-300)))) <= SMALL_CORRECTION:
+                return
+        self.solve = regularized_solver(self.kernel, cast(regularization, self.precision))
+        self.solution = self.solve(self.responses)
+
+
+def is_safe_in_singles(tau: Array, n_rows: int) -> bool:
+    """Return whether a kernel matrix plus `tau` can be factored in single precision."""
+    return float(namespace_of(tau).min(tau)) > SAFE_RATIO_FOR_SINGLE * n_rows
 
 
 def solve_in_one_factoring(
@@ -147,26 +203,55 @@ def solve_in_one_factoring(
     λ* is guessed from landmarks, the system is factored there, and the solution is moved to λ* to
     first order: with ``B = (K + λI)^{-1} C`` and ``D = (K + λI)^{-1} B``, ``B - δ D`` belongs to
     ``λ + δ``, and its mean square is quadratic in δ. Landmarks give D too, to some per cent: δ is
-    small. Only a bad guess makes a second factoring.
-
-    kernel (N, N): The kernel matrix K.
-    responses (N, m): The right-hand side C.
-    mean_square: As for `solve_at_fixed_point`.
-    tau (): The least regularisation, above ``1e-5 N``: see `is_safe_in_singles`.
-    start: From the solution of a similar kernel, instead of landmarks.
+    small. Only a bad guess makes a second factoring. The least regularisation `tau` is above
+    ``1e-5 N`` (`is_safe_in_singles`); `start` comes from the solution of a similar kernel.
     """
-    least = float(tau)
-    landmarks = _Landmarks(kernel)
+    xp, n_rows, least = namespace_of(kernel), kernel.shape[-1], float(tau)
+
+    def fixed_point(residual: Callable[[float], float]) -> float:
+        """Return e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows more slowly than e."""
+        low, high = 0.0, least / 2
+        for _ in range(52):
+            middle = (low + high) / 2
+            low, high = (middle, high) if residual(least + middle) > middle else (low, middle)
+        return (low + high) / 2
+
+    # About K: the directions of some of its columns, all others with one eigenvalue.
+    basis, values = _landmark_directions(kernel)
+    trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
+    rest = max(trace - float(xp.sum(values)), 0.0) / max(n_rows - values.shape[0], 1)
     if start is None:
-        error = _fixed_point(landmarks.residual(responses, mean_square), least)
+        inside = cast(xp.matrix_transpose(basis) @ responses, "float64")
+        outside = float(mean_square(responses)) - float(mean_square(inside))
+
+        def guess(shift: float) -> float:
+            known = float(mean_square(inside / (values + shift)[:, None]))
+            return float(shift**2 * (known + outside / (rest + shift) ** 2))
+
+        error = fixed_point(guess)
     else:
         error = float(start[0])
     for _ in range(MAX_STEPS):
         shift = least + error
         solution = regularized_solver(kernel, like(kernel, np.float32(shift)))(responses)
-        derivative = landmarks.nearly_solved(solution, shift)
-        residual = _residual_nearby(solution, derivative, mean_square, shift)
-        found = _fixed_point(residual, least)
+        along = xp.matrix_transpose(basis) @ solution
+        extra = cast(1 / (values + shift) - 1 / (rest + shift), "float32")
+        derivative = basis @ (along * extra[:, None]) + 1 / (rest + shift) * solution
+        # About R nearby: a parabola of the mean square by three points.
+        below, at, above = (
+            float(mean_square(solution - sign * shift * derivative)) for sign in (-1, 0, 1)
+        )
+        tilt, bend = (above - below) / (2 * shift), (above + below - 2 * at) / (2 * shift**2)
+
+        def residual(
+            wanted: float,
+            shift: float = shift,
+            parabola: tuple[float, float, float] = (at, tilt, bend),
+        ) -> float:
+            at, tilt, bend = parabola
+            return wanted**2 * (at + (tilt + bend * (wanted - shift)) * (wanted - shift))
+
+        found = fixed_point(residual)
         step, error = found - error, found
         if abs(step) <= NEAR_GUESS * shift:
             break
@@ -175,177 +260,23 @@ def solve_in_one_factoring(
     return FixedPointSolution(solution - step * derivative, *numbers)
 
 
-def is_safe_in_singles(tau: Array, n_rows: int) -> bool:
-    """Return whether a kernel matrix plus `tau` can be factored in single precision."""
-    return float(namespace_of(tau).min(tau)) > SAFE_RATIO_FOR_SINGLE * n_rows
+def _landmark_directions(kernel: Array) -> tuple[Array, Array]:
+    """Return directions of some columns of K, those that are more than rounding, and eigenvalues.
 
-
-def _fixed_point(residual: Callable[[float], float], tau: float) -> float:
-    """Return e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows more slowly than e."""
-    low, high = 0.0, tau / 2
-    for _ in range(52):
-        middle = (low + high) / 2
-        low, high = (middle, high) if residual(tau + middle) > middle else (low, middle)
-    return (low + high) / 2
-
-
-def _residual_nearby(
-    solution: Array, derivative: Array, mean_square: Callable[[Array], Array], shift: float
-) -> Callable[[float], float]:
-    """Return ``λ + δ -> (λ + δ)² mean_square(B - δ D)``, about R: a parabola by three points."""
-    below, at, above = (
-        float(mean_square(solution - sign * shift * derivative)) for sign in (-1, 0, 1)
-    )
-    slope, bend = (above - below) / (2 * shift), (above + below - 2 * at) / (2 * shift**2)
-    return lambda wanted: wanted**2 * (at + (slope + bend * (wanted - shift)) * (wanted - shift))
-
-
-class _Landmarks:
-    """About K: the directions of some of its columns, all others with one eigenvalue."""
-
-    def __init__(self, kernel: Array) -> None:
-        xp = namespace_of(kernel)
-        n_rows = kernel.shape[-1]
-        places = np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64)
-        columns = xp.take(kernel, like(kernel, places), axis=1)
-        square = xp.take(columns, like(kernel, places), axis=0)
-        factor = _orthogonal(cast(square, "float64"), columns)
-        self.values = cast(xp.sum(factor * factor, axis=0), "float64")
-        self.basis = factor / cast(xp.sqrt(self.values), "float32")
-        n_others = max(n_rows - self.values.shape[0], 1)
-        trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
-        self.rest = max(trace - float(xp.sum(self.values)), 0.0) / n_others
-
-    def residual(
-        self, responses: Array, mean_square: Callable[[Array], Array]
-    ) -> Callable[[float], float]:
-        """Return approximately ``λ -> R``."""
-        inside = cast(namespace_of(responses).matrix_transpose(self.basis) @ responses, "float64")
-        outside = float(mean_square(responses)) - float(mean_square(inside))
-
-        def residual(shift: float) -> float:
-            known = float(mean_square(inside / (self.values + shift)[:, None]))
-            return float(shift**2 * (known + outside / (self.rest + shift) ** 2))
-
-        return residual
-
-    def nearly_solved(self, columns: Array, shift: float) -> Array:
-        """Return approximately ``(K + λI)⁻¹ C``, to some per cent."""
-        inside = namespace_of(columns).matrix_transpose(self.basis) @ columns
-        rest = 1 / (self.rest + shift)
-        extra = cast(1 / (self.values + shift) - rest, "float32")
-        return self.basis @ (inside * extra[:, None]) + rest * columns
-
-
-def _orthogonal(square: Array, columns: Array) -> Array:
-    """Return F with orthogonal columns and ``F Fᵀ`` about the matrix of the landmarks.
-
-    What is added to their diagonal is what single precision would not see.
+    What is added to the diagonal of the landmarks is what single precision would not see.
     """
-    xp = namespace_of(square)
+    xp, n_rows = namespace_of(kernel), kernel.shape[-1]
+    places = like(kernel, np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64))
+    columns = xp.take(kernel, places, axis=1)
+    square = cast(xp.take(columns, places, axis=0), "float64")
     identity = xp.eye(square.shape[-1], dtype=square.dtype, device=square.device)
     lower = xp.linalg.cholesky(square + MIN_DIRECTION * xp.linalg.trace(square) * identity)
     factor = columns @ cast(xp.matrix_transpose(inverse_of_lower(lower)), "float32")
-    products = cast(xp.matrix_transpose(factor) @ factor, "float64")
-    return factor @ cast(_clear_directions(products), "float32")
-
-
-def _clear_directions(matrix: Array) -> Array:
-    """Return those eigenvectors that are more than rounding of single precision."""
-    xp = namespace_of(matrix)
-    values, vectors = xp.linalg.eigh(matrix)
+    values, vectors = xp.linalg.eigh(cast(xp.matrix_transpose(factor) @ factor, "float64"))
     n_kept = int(xp.sum(xp.astype(values > MIN_DIRECTION * values[-1], xp.int64)))
-    return vectors[:, -n_kept:]
-
-
-def rounding_of_kernel(n: int) -> float:
-    """Smallest regularization that outweighs the rounding of an n by n kernel matrix."""
-    return 16 * n * float(np.finfo(np.float64).eps)
-
-
-class _Search:
-    """Secant search for e = R(e); remembers the solution at the last point it evaluated."""
-
-    def __init__(
-        self,
-        kernel: Array,
-        responses: Array,
-        mean_square: Callable[[Array], Array],
-        tau: Array,
-    ) -> None:
-        self.kernel, self.responses = kernel, responses
-        self.mean_square, self.tau = mean_square, tau
-        self.precision = "float32" if kernel.dtype == namespace_of(kernel).float32 else "float64"
-        self.solve: Callable[[Array], Array]
-        self.solution: Array
-        self.last_step: Array
-
-    def run(self, error: Array, slope: Array, *, small: float) -> tuple[Array, Array]:
-        xp = namespace_of(self.kernel)
-        last_error, last_residual = error, None
-        for _ in range(MAX_STEPS):
-            residual = self._residual(error)
-            if last_residual is not None:
-                slope = self._secant(error - last_error, residual - last_residual, slope)
-            last_error, last_residual = error, residual
-            # The fixed point lies below ‖Y‖²/(pN) = τ/2 (Theorem 1); a wild slope may not.
-            error = xp.clip(error + (residual - error) / (1 - slope), min=0.0)
-            error = xp.minimum(error, self.tau / 2)
-            self.last_step = error - last_error
-            if bool(xp.all(xp.abs(self.last_step) <= small * (error + self.tau))):
-                break
-        return error, slope
-
-    def _residual(self, error: Array) -> Array:
-        regularization = self.tau + error
-        self.solve = regularized_solver(self.kernel, cast(regularization, self.precision))
-        self.solution = self.solve(self.responses)
-        return regularization**2 * cast(self.mean_square(self.solution), "float64")
-
-    def _secant(self, run: Array, rise: Array, slope: Array) -> Array:
-        xp = namespace_of(self.kernel)
-        long_enough = xp.abs(run) > SHORT_RUN[self.precision] * self.tau
-        secant = rise / xp.where(long_enough, run, xp.ones_like(run))
-        return xp.where(long_enough, xp.clip(secant, min=0.0, max=0.9), slope)
-
-
-class _RefiningSearch(_Search):
-    """Goes on in double precision with the factors that a search in single precision has left.
-
-    With the map S of those factors, close to ``(K + λI)^{-1}``, the steps
-    ``B <- B + S (C - (K + λI) B)`` multiply the error of B by about ``|λ - λ_S| / λ`` plus the
-    rounding of S.
-    """
-
-    def __init__(
-        self,
-        kernel: Array,
-        responses: Array,
-        mean_square: Callable[[Array], Array],
-        tau: Array,
-        rough: _Search,
-    ) -> None:
-        super().__init__(kernel, responses, mean_square, tau)
-        self.nearly_solve = rough.solve
-        self.solution = cast(rough.solution, "float64")
-
-    def _residual(self, error: Array) -> Array:
-        regularization = self.tau + error
-        for _ in range(MAX_CORRECTIONS):
-            missing = self.responses - self.kernel @ self.solution
-            missing -= regularization[..., None, None] * self.solution
-            correction = cast(self.nearly_solve(cast(missing, "float32")), "float64")
-            self.solution += correction
-            if _max_ratio(correction, self.solution) <= SMALL_CORRECTION:
-                return regularization**2 * self.mean_square(self.solution)
-        return super()._residual(error)
-
-
-def _max_ratio(small: Array, large: Array) -> float:
-    """Ratio of Frobenius norms, the largest of a batch."""
-    xp = namespace_of(small)
-    squares = [xp.sum(xp.vecdot(x, x), axis=-1) for x in (small, large)]
-    return float(xp.max(xp.sqrt(squares[0] / xp.clip(squares[1], min=1e-300))))
+    factor = factor @ cast(vectors[:, -n_kept:], "float32")
+    values = cast(xp.sum(factor * factor, axis=0), "float64")
+    return factor / cast(xp.sqrt(values), "float32"), values
 
 
 def gaussian_kernel(X: Array) -> Array:
@@ -383,10 +314,6 @@ def relative_gaussian_kernel(X: Array, centres: Array) -> Array:
 
     Normalised weights do not see the factor, and far rows, whose kernel underflows, keep finite
     weights.
-
-    X: (..., M, n).
-    centres: (..., N, n).
-    Returns: (..., M, N).
     """
     xp = namespace_of(X)
     exponents = _inner_minus_half_square(X, centres)
@@ -412,13 +339,11 @@ SEED = 0  # of the start, which is public and decides nothing that is not checke
 def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | None:
     """Return the largest eigenvalues of a positive semi-definite matrix and their eigenvectors.
 
-    matrix (..., p, p): Symmetric matrices, p at least `N_LEADING`; leading dimensions are a stack.
-    n_wanted: How many of the directions must be right.
-    Returns: Values (..., k) in descending order and orthonormal vectors (..., p, k), ``k =
-        N_LEADING``. The first `n_wanted` satisfy ``|A u - θ u| <= 1e-12 θ_1``, and A has no other
-        eigenvalue above the last of them by more than 1e-9 of the largest, which a Cholesky
-        factorisation proves. None where that was not reached: the spectrum is too flat, or of low
-        rank.
+    Of matrices (..., p, p), p at least `N_LEADING`: values (..., k) in descending order and
+    orthonormal vectors (..., p, k), ``k = N_LEADING``. The first `n_wanted` satisfy
+    ``|A u - θ u| <= 1e-12 θ_1``, and A has no other eigenvalue above the last of them by more than
+    1e-9 of the largest, which a Cholesky factorisation proves. None where that was not reached: the
+    spectrum is too flat, or of low rank.
     """
     xp = namespace_of(matrix)
     start = check_random_state(SEED).standard_normal((matrix.shape[-1], N_LEADING))
@@ -427,11 +352,15 @@ def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | 
         for _ in range(0, MAX_PRODUCTS, PRODUCTS):
             for _ in range(PRODUCTS):
                 block = _orthonormal(matrix @ block)
-            values, vectors = _ritz(matrix, _orthonormal(block))
+            block = _orthonormal(block)
+            products = xp.matrix_transpose(block) @ (matrix @ block)
+            # The processor is done with many small matrices before an accelerator.
+            found = (like(matrix, part) for part in np.linalg.eigh(to_numpy(products)))
+            values, mixing = (xp.flip(part, axis=-1) for part in found)
+            vectors = block @ mixing
             wanted, kept = vectors[..., :n_wanted], values[..., None, :n_wanted]
             residual = xp.sqrt(xp.sum((matrix @ wanted - wanted * kept) ** 2, axis=-2))
-            is_positive = values[..., n_wanted - 1] > ROUNDING * values[..., 0]
-            if not bool(xp.all(is_positive)):
+            if not bool(xp.all(values[..., n_wanted - 1] > ROUNDING * values[..., 0])):
                 return None
             if bool(xp.all(residual <= SMALL_RESIDUAL * values[..., :1])):
                 _require_nothing_above(matrix, wanted, kept)
@@ -441,37 +370,13 @@ def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | 
     return None
 
 
-def completed_basis(vectors: Array) -> Array:
-    """Complete orthonormal columns to a rotation, whose first columns they are.
-
-    The rest is that of ``Q = I - W M Wᵀ`` with ``W = U S - E`` and ``M = (I - (US)₁ᵀ)⁻¹``, where E
-    are the first columns of the identity and ₁ means the first rows: Q is orthogonal and
-    ``Q E = U S``. The signs S are chosen by an elimination whose pivots then are 1 at least.
-
-    vectors (..., p, k): Orthonormal columns U.
-    Returns (..., p, p): The rotation.
-    """
-    xp = namespace_of(vectors)
-    p, k = vectors.shape[-2:]
-    identity = xp.eye(p, dtype=vectors.dtype, device=vectors.device)
-    turned = vectors * _pivot_signs(vectors[..., :k, :])[..., None, :]
-    away = turned - identity[:, :k]
-    middle = xp.linalg.inv(identity[:k, :k] - xp.matrix_transpose(turned[..., :k, :]))
-    rest = identity[:, k:] - away @ (middle @ xp.matrix_transpose(away[..., k:, :]))
-    return xp.concat([vectors, rest], axis=-1)
-
-
-def _pivot_signs(top: Array) -> Array:
-    """Signs S such that ``U₁ - S`` is eliminated with pivots of 1 at least."""
-    xp = namespace_of(top)
-    left, signs = xp.asarray(top, copy=True), []
-    for j in range(left.shape[-1]):
-        pivot = left[..., j, j]
-        signs.append(xp.where(pivot > 0, -xp.ones_like(pivot), xp.ones_like(pivot)))
-        factors = left[..., j + 1 :, j] / (pivot - signs[-1])[..., None]
-        below = left[..., j + 1 :, j + 1 :]
-        left[..., j + 1 :, j + 1 :] = below - factors[..., :, None] * left[..., j, None, j + 1 :]
-    return xp.stack(signs, axis=-1)
+def _require_nothing_above(matrix: Array, vectors: Array, values: Array) -> None:
+    """Factor ``(θ_n + rounding) I - (A - U Θ Uᵀ)``, which fails if something larger was missed."""
+    xp = namespace_of(matrix)
+    identity = xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    limit = values[..., -1:] + ROUNDING * values[..., :1]
+    found = (vectors * values) @ xp.matrix_transpose(vectors)
+    xp.linalg.cholesky(limit * identity - matrix + found)
 
 
 def _orthonormal(block: Array) -> Array:
@@ -481,18 +386,25 @@ def _orthonormal(block: Array) -> Array:
     return block @ xp.matrix_transpose(inverse_of_lower(lower))
 
 
-def _ritz(matrix: Array, block: Array) -> tuple[Array, Array]:
-    xp = namespace_of(matrix)
-    products = xp.matrix_transpose(block) @ (matrix @ block)
-    # The processor is done with many small matrices before an accelerator.
-    values, mixing = (like(matrix, part) for part in np.linalg.eigh(to_numpy(products)))
-    return xp.flip(values, axis=-1), block @ xp.flip(mixing, axis=-1)
+def completed_basis(vectors: Array) -> Array:
+    """Complete orthonormal columns U (..., p, k) to a rotation, whose first columns they are.
 
-
-def _require_nothing_above(matrix: Array, vectors: Array, values: Array) -> None:
-    """Factor ``(θ_n + rounding) I - (A - U Θ Uᵀ)``, which fails if something larger was missed."""
-    xp = namespace_of(matrix)
-    identity = xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    limit = values[..., -1:] + ROUNDING * values[..., :1]
-    found = (vectors * values) @ xp.matrix_transpose(vectors)
-    xp.linalg.cholesky(limit * identity - matrix + found)
+    The rest is that of ``Q = I - W M Wᵀ`` with ``W = U S - E`` and ``M = (I - (US)₁ᵀ)⁻¹``, where E
+    are the first columns of the identity and ₁ means the first rows: Q is orthogonal and
+    ``Q E = U S``. The signs S are chosen by an elimination whose pivots then are 1 at least.
+    """
+    xp = namespace_of(vectors)
+    p, k = vectors.shape[-2:]
+    left, signs = xp.asarray(vectors[..., :k, :], copy=True), []
+    for j in range(k):
+        pivot = left[..., j, j]
+        signs.append(xp.where(pivot > 0, -xp.ones_like(pivot), xp.ones_like(pivot)))
+        factors = left[..., j + 1 :, j] / (pivot - signs[-1])[..., None]
+        below = left[..., j + 1 :, j + 1 :]
+        left[..., j + 1 :, j + 1 :] = below - factors[..., :, None] * left[..., j, None, j + 1 :]
+    identity = xp.eye(p, dtype=vectors.dtype, device=vectors.device)
+    turned = vectors * xp.stack(signs, axis=-1)[..., None, :]
+    away = turned - identity[:, :k]
+    middle = xp.linalg.inv(identity[:k, :k] - xp.matrix_transpose(turned[..., :k, :]))
+    rest = identity[:, k:] - away @ (middle @ xp.matrix_transpose(away[..., k:, :]))
+    return xp.concat([vectors, rest], axis=-1)
