@@ -15,8 +15,15 @@ from sfumato.papers.kahm.federation import (
     TOLERANCE as NEAR,
     WITHIN,
 )
-from sfumato.papers.kahm.membership import FIGURE_13
-from sfumato.papers.kahm.private import DEFINITIONS, MODES, OPEN, TABLE_5, TOLERANCE, within
+from sfumato.papers.kahm.private import (
+    DEFINITIONS,
+    FIGURE_13,
+    MODES,
+    OPEN,
+    TABLE_5,
+    TOLERANCE,
+    within,
+)
 
 SCORES, ACCURACIES, FEDERATED = "auditing_scores", "fabrication_entry", "federated_hulls"
 

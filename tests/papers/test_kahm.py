@@ -15,9 +15,8 @@ from sfumato.papers.kahm import (
     private as hulls_private,
 )
 from sfumato.papers.kahm.federation import BY_EPSILON, BY_PARTIES, CENTRAL, EPSILONS
-from sfumato.papers.kahm.plane import plane_sets, square
+from sfumato.papers.kahm.plane import TABLE_11, plane_sets, seconds_to_fit, square
 from sfumato.papers.kahm.private import TABLE_5, Cell, classifier, min_distances
-from sfumato.papers.kahm.times import TABLE_11, seconds_to_fit
 
 
 def test_the_printed_tables_have_their_printed_means() -> None:
@@ -148,4 +147,4 @@ def test_rows_of_the_plane_fill_the_unit_square() -> None:
 
 
 def test_seconds_are_positive() -> None:
-    assert seconds_to_fit(30, 10, 3, runs=2) > 0
+    assert seconds_to_fit(Setting(runs=2), 30, 10, 3) > 0

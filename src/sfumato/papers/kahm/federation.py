@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,7 @@ CENTRAL_16 = 0.9847
 BROKEN_EACH = f"{BROKEN} So it is at every party."
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One federation; a single party is learning with centralized data."""
 
     scenario: str
@@ -81,8 +79,7 @@ def _means(setting: Setting, places: Sequence[tuple[str, int | None, float]]) ->
     )
     grouped: dict[Any, list[float]] = {}
     for cell, accuracy in zip(lacking, found, strict=True):
-        key = cell.scenario, cell.n_parties, cell.epsilon, cell.mode
-        grouped.setdefault(key, []).append(accuracy)
+        grouped.setdefault(cell[:4], []).append(accuracy)
     known |= {key: float(np.mean(values)) for key, values in grouped.items()}
     return dict(known)
 
@@ -122,30 +119,29 @@ def table_8(setting: Setting) -> Outcome:
     rows, curves = _scenario(setting, "one-class-each")
     # A party with one class keeps it to itself: the deal changes nothing but the noise.
     claims = {"spreading classes over parties costs less than 0.01": abs(_loss(curves)) < 0.01}
-    return Outcome(tuple(rows), claims, curves, _draw_epsilons, (OPEN, TOLERANCE))
+    return Outcome(tuple(rows), claims, curves, _draw, (OPEN, TOLERANCE))
 
 
 def table_9(setting: Setting) -> Outcome:
     """Run Scenario 2: every class shared by two parties."""
     rows, curves = _scenario(setting, "two-per-class")
     claims = {"sharing classes between two parties costs less than 0.03": _loss(curves) < 0.03}
-    return Outcome(tuple(rows), claims, curves, _draw_epsilons, (OPEN, TOLERANCE))
+    return Outcome(tuple(rows), claims, curves, _draw, (OPEN, TOLERANCE))
 
 
-def _draw_epsilons(figure: Any, curves: Mapping[str, Any]) -> None:
-    _epsilon_axes(figure.add_subplot(), curves)
-
-
-def _epsilon_axes(axes: Any, curves: Mapping[str, Any]) -> None:
-    lines = {name: values for name, values in curves.items() if name != "epsilon"}
-    draw_lines(axes, curves["epsilon"], lines, xlabel="epsilon", ylabel="accuracy")
-    _log_axis(axes, curves["epsilon"])
-
-
-def _log_axis(axes: Any, ticks: Sequence[float]) -> None:
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks([], minor=True)
+def _draw(figure: Any, series: Mapping[str, Any]) -> None:
+    """Draw one set of curves, or several beside each other."""
+    several = series if "random" in series else {"": series}
+    figure.set_size_inches(13 if len(several) > 1 else 8, 4)
+    panels = figure.subplots(1, len(several), squeeze=False)[0]
+    for axes, (title, curves) in zip(panels, several.items(), strict=True):
+        along = "parties" if "parties" in curves else "epsilon"
+        lines = {name: values for name, values in curves.items() if name != along}
+        draw_lines(axes, curves[along], lines, xlabel=along, ylabel="accuracy")
+        axes.set_xscale("log")
+        axes.set_xticks(curves[along], [f"{tick:g}" for tick in curves[along]])
+        axes.set_xticks([], minor=True)
+        axes.set_title(title, fontsize=9)
 
 
 # Table 10 -----------------------------------------------------------------------------------------
@@ -171,17 +167,7 @@ def table_10(setting: Setting) -> Outcome:
         "the loss stays below 0.05": curves["paper"][0] - curves["paper"][-1] < 0.05,
     }
     deals = f"Means of {setting.runs} deals; the paper has ten."
-    return Outcome(tuple(rows), claims, curves, _draw_parties, (OPEN, TOLERANCE, deals))
-
-
-def _draw_parties(figure: Any, curves: Mapping[str, Any]) -> None:
-    _party_axes(figure.add_subplot(), curves)
-
-
-def _party_axes(axes: Any, curves: Mapping[str, Any]) -> None:
-    lines = {name: curves[name] for name in ("printed", *MODES)}
-    draw_lines(axes, curves["parties"], lines, xlabel="parties", ylabel="accuracy")
-    _log_axis(axes, curves["parties"])
+    return Outcome(tuple(rows), claims, curves, _draw, (OPEN, TOLERANCE, deals))
 
 
 # Figure 16 ----------------------------------------------------------------------------------------
@@ -201,32 +187,24 @@ def figure_16(setting: Setting) -> Outcome:
         for row in found
         if "distributed" in row.what
     ]
-    return Outcome((*distributed, *rows), claims, series, _draw_tables, (OPEN, TOLERANCE))
-
-
-def _draw_tables(figure: Any, series: Mapping[str, Any]) -> None:
-    figure.set_size_inches(13, 4)
-    for axes, (scenario, curves) in zip(figure.subplots(1, 3), series.items(), strict=True):
-        (_party_axes if scenario == "random" else _epsilon_axes)(axes, curves)
-        axes.set_title(scenario, fontsize=9)
+    return Outcome((*distributed, *rows), claims, series, _draw, (OPEN, TOLERANCE))
 
 
 TOLERANCE = f"Reproduced means: accuracy within {WITHIN} of the printed figure."
 _LONG = "about 240 on one core, estimated"
 
 
-def _entry(name: str, title: str, run: Any, minutes: str) -> Entry:
-    return Entry("kahm", name, title, run, BROKEN_EACH, IMAGES, minutes)
-
-
-ENTRIES = (
-    _entry("table-8", "Parties with one class each, by epsilon", table_8, _LONG),
-    _entry("table-9", "Two parties share a class, by epsilon", table_9, _LONG),
-    _entry(
-        "table-10",
-        "Images dealt to many parties at epsilon 16",
-        table_10,
-        "about 60 on one core, estimated",
-    ),
-    _entry("figure-16", "Accuracy of the federations of Tables 8-10", figure_16, "as the tables"),
+ENTRIES = tuple(
+    Entry("kahm", name, title, run, BROKEN_EACH, IMAGES, minutes)
+    for name, title, run, minutes in (
+        ("table-8", "Parties with one class each, by epsilon", table_8, _LONG),
+        ("table-9", "Two parties share a class, by epsilon", table_9, _LONG),
+        (
+            "table-10",
+            "Images dealt to many parties at epsilon 16",
+            table_10,
+            "about 60 on one core, estimated",
+        ),
+        ("figure-16", "Accuracy of the federations of Tables 8-10", figure_16, "as the tables"),
+    )
 )
