@@ -11,7 +11,7 @@ from sfumato.cli.console import print_lines
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.exceptions import InvalidInputError
 
-NEEDED = ("cryptography", "fastapi", "jinja2", "jwt", "multipart", "uvicorn")
+NEEDED = ("cryptography", "fastapi", "jinja2", "multipart", "uvicorn")
 
 
 def serve(
@@ -44,10 +44,6 @@ def serve(
         Path | None,
         typer.Option(help="An earlier signed statement: refuse a ledger that has lost charges."),
     ] = None,
-    sign_on: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of an account provider (OpenID Connect)."),
-    ] = None,
     databases: Annotated[
         Path | None,
         typer.Option(help="TOML file of databases whose tables may be registered: NAME = URL."),
@@ -79,7 +75,6 @@ def serve(
             memory=memory,
             seconds=seconds,
             show_every=show_every,
-            sign_on=None if sign_on is None else str(sign_on.resolve()),
             databases=None if databases is None else str(databases.resolve()),
             secure_cookies=behind_proxy or certificate is not None,
         ).prepared()

@@ -56,14 +56,7 @@ def make_token(
     scope: str = "all",
     label: str = "",
 ) -> str:
-    """Make a token and return its text, which is kept nowhere.
-
-    store: Where its digest is kept.
-    by, person: Who makes it, and for whom.
-    hours: How long it is good.
-    scope: "all" or "read".
-    label: What it is for.
-    """
+    """Make a token and return its text, which is kept nowhere."""
     if scope not in SCOPES:
         raise InvalidInputError(f"'scope' must be one of all, read. Got {scope!r}.")
     if not 0 < hours <= 24 * MAX_DAYS:
@@ -84,13 +77,7 @@ def make_token(
 
 
 def person_of(store: Store, token: str, *, scopes: tuple[str, ...] = ("all", "read")) -> Person:
-    """Return the person of a token; one answer for everything that is wrong with it.
-
-    store: Where digests are kept.
-    token: As `make_token` gave it.
-    scopes: Kinds of tokens that are taken here.
-    Returns: Who asks.
-    """
+    """Return the person of a token; one answer for everything that is wrong with it."""
     prefix, _, rest = token[:200].partition("_")
     identity, _, secret = rest.partition("_")
     found = store.token(identity) if prefix == "sfm" and identity else None

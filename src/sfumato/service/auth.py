@@ -62,11 +62,7 @@ def office_of(request: Request) -> ServiceApi:
 
 
 def allowed(*roles: str, writes: bool = True) -> Callable[[Request], Person]:
-    """Return the dependency of a route: a bearer token of one of `roles`.
-
-    *roles: Roles that may use the route.
-    writes: Whether the route changes something; a reading token is refused then.
-    """
+    """Return the dependency of a route: a bearer token of one of `roles`."""
 
     def checked(request: Request) -> Person:
         kind, _, token = request.headers.get("authorization", "").partition(" ")

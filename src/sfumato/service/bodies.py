@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
-
-from sfumato.tables.schema import Column, Target
+from pydantic import BaseModel, ConfigDict, Field
 
 Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
@@ -90,36 +86,28 @@ class NewDataset(_Body):
     )
 
 
-def _facts_of_a_column() -> dict[str, Any]:
-    """Return a field for everything that a file of bounds can say of a column or of the target."""
-    kinds: tuple[tuple[str, Any], ...] = (
-        ("bool", bool),
-        ("int", int),
-        ("str", Line),
-        ("tuple", Annotated[list[Value], Field(max_length=10_000)]),
-        ("", Value),
-    )
-    found = {}
-    for each in (*fields(Target), *fields(Column)):
-        kind = next(kind for word, kind in kinds if str(each.type).startswith(word))
-        found[each.name] = (kind | None, Field(default=None, description=_ABOUT.get(each.name)))
-    return {name: one for name, one in found.items() if name not in ("name", "note")}
+Values = Annotated[list[Value], Field(max_length=10_000)]
 
 
-_LABELS = "All possible labels of the target."
-_ABOUT = {"labels": _LABELS} | {
-    name: " ".join(text.split())
-    for names, text in re.findall(
-        r"(?m)^    ([a-z_, ]+)(?: \(.*\))?: (.*\n(?:        .*\n)*)", Column.__doc__ or ""
-    )
-    for name in names.split(", ")
-}
-_ColumnFields: Any = create_model("_ColumnFields", __base__=_Body, **_facts_of_a_column())
-
-
-class ColumnFacts(_ColumnFields):
+class ColumnFacts(_Body):
     """All that is public about a column, as in a file of bounds; empty: as it was proposed."""
 
+    type: Line | None = Field(
+        default=None, description='Arrow\'s name of the type, such as "double" or "date32[day]".'
+    )
+    lower: Value = Field(default=None, description="The least value.")
+    upper: Value = Field(default=None, description="The largest value.")
+    categories: Values | None = Field(default=None, description="All possible values.")
+    labels: Values | None = Field(default=None, description="All possible labels of the target.")
+    left_out: bool | None = Field(default=None, description="Whether the column is not used.")
+    ordered: bool | None = Field(default=None, description="Whether the categories have an order.")
+    log: bool | None = Field(default=None, description="Whether it is used on a log scale.")
+    missing: bool | None = Field(default=None, description="Whether cells may be missing.")
+    fill: Value = Field(default=None, description="The value that stands for a missing cell.")
+    decimals: int | None = Field(default=None, description="Decimals of fabricated values.")
+    parts: Values | None = Field(default=None, description="Parts of a date that are used.")
+    format: Line | None = Field(default=None, description="How a date is written.")
+    weights: Values | None = Field(default=None, description="Public shares of the categories.")
     person_rows: int | None = Field(
         default=None, ge=1, le=10**6, description="Of the column of IDs: most rows of a person."
     )

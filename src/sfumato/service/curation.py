@@ -21,12 +21,7 @@ NAME = "letters, digits, '-', '_', '.' and '@', at most 64"
 
 
 def register(office: ServiceApi, who: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Register a data set, and let a worker propose its bounds (officers).
-
-    who: Who asks.
-    asked: ``name``, ``path``, ``target``, ``person``, ``unit``, ``relation``, ``protected``,
-        ``why``, ``epsilon``, ``delta``, ``kind``, ``auto_approve``, or ``budget`` of another one.
-    """
+    """Register a data set, and let a worker propose its bounds (officers)."""
     who.require("officer")
     name = asked["name"]
     check_name("name", name)
@@ -81,15 +76,7 @@ def _refuse_two_budgets(office: ServiceApi, source: str, budget: str) -> None:
 def confirm_column(
     office: ServiceApi, who: Person, name: str, column: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Declare what is public about one column (officers).
-
-    who: Who asks.
-    name, column: The data set and its column; the target too.
-    facts: All that is declared, with the keys of a file of bounds: ``type``, ``lower``, ``upper``,
-        ``categories``, ``left_out`` and so on. What is not named is not declared: nothing of the
-        proposal, which was read off the rows, stays unseen. Empty: the proposal as it is.
-    Returns: The data set.
-    """
+    """Declare what is public about one column (officers)."""
     who.require("officer")
     found = office.store.dataset(name)
     bounds = _proposed(found)

@@ -40,10 +40,7 @@ HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
 
 
 class ServiceApi:
-    """The verbs of the service, each for a person with a role.
-
-    settings: Of the service.
-    """
+    """The verbs of the service, each for a person with a role."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings.prepared()
@@ -185,13 +182,7 @@ class ServiceApi:
     def submit(
         self, who: Person, name: str, asked: Mapping[str, Any], key: str | None
     ) -> dict[str, Any]:
-        """Ask for a release (analysts); a repeated key gives the job that was submitted with it.
-
-        who: Who asks, and whose quota pays.
-        name: The data set.
-        asked: ``epsilon``, ``delta``, ``purpose``, and the task as `checked_task` takes it.
-        key: A text of the caller's that makes a retry harmless.
-        """
+        """Ask for a release (analysts); a repeated key gives the job that was submitted with it."""
         who.require("analyst")
         found = self._open(who, name)
         task = checked_task(_with_usual_model(found, asked))

@@ -16,24 +16,14 @@ MIN_DELTA = 1e-11
 
 
 def default_delta(kind: str, total: PrivacyFilter) -> float:
-    """Return the delta of a request that states none.
-
-    kind: What is asked.
-    total: Of the whole budget.
-    Returns: That of the budget; for a search less, since what its cut may betray counts by itself.
-    """
+    """Return the delta of a request that states none."""
     if kind != "search" or not total.delta:
         return total.delta
     return max(MIN_DELTA, total.delta * min(0.01, math.exp(-total.epsilon)))
 
 
 def planned_event(kind: str, epsilon: float, delta: float) -> Event:
-    """Return what a request will release, as far as it is known before anybody looks at its model.
-
-    kind: What is asked.
-    epsilon, delta: Of the request.
-    Returns: A Gaussian release, or the best of several for a search.
-    """
+    """Return what a request will release, as far as it is known before its model is."""
     if kind == "search":
         law = SelectionEvent(((GaussianEvent(1.0),),), "poisson", SEARCHED_RUNS)
         law = with_max_runs(law, delta or MIN_DELTA, epsilon)
@@ -43,12 +33,7 @@ def planned_event(kind: str, epsilon: float, delta: float) -> Event:
 
 
 def epsilon_of_a_run(search: Event, delta: float) -> float:
-    """Return the epsilon that one run of a search has for its model, at the same delta.
-
-    search: As `planned_event` gave it.
-    delta: Of the request.
-    Returns: The rest of a run pays for its score.
-    """
+    """Return the epsilon that one run of a search has for its model, at the same delta."""
     assert isinstance(search, SelectionEvent)  # noqa: S101 - see above
     (run,) = search.options[0]
     assert isinstance(run, GaussianEvent)  # noqa: S101 - see above

@@ -31,23 +31,13 @@ PATIENCE = 10.0  # seconds for a part to end
 
 
 def first_link(settings: Settings, address: str) -> str | None:
-    """Return the one-time link of a first start, or None where people are known.
-
-    settings: Of the service.
-    address: Where the pages are.
-    Returns: The link, good for an hour and for one use.
-    """
+    """Return the one-time link of a first start, or None where people are known."""
     code = ServiceApi(settings).first_officer()
     return None if code is None else f"{address}/sign-in#{code}"
 
 
 def serve_parts(settings: Settings, options: dict[str, Any], parts: Sequence[str] = PARTS) -> None:
-    """Run the parts of a service, and start one again that has ended, until a signal comes.
-
-    settings: Of the service.
-    options: Host, port and TLS files of the web process.
-    parts: "web", "workers".
-    """
+    """Run the parts of a service, and start one again that has ended, until a signal comes."""
     import uvicorn  # noqa: F401 - before the fork
 
     if "web" in parts:  # made once: a child that is forked again answers in a moment

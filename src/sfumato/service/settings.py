@@ -28,7 +28,6 @@ class Settings:
         0 shows them when they are stored.
     requests_per_second: Requests per person, on average.
     secure_cookies: Whether pages are reached by HTTPS only.
-    sign_on: TOML file of a provider of accounts (OpenID Connect).
     databases: TOML file of databases whose tables may be registered: a name and a URL each. Workers
         read it; nobody names an address over HTTP.
     """
@@ -42,7 +41,6 @@ class Settings:
     show_every: int = 0
     requests_per_second: float = 50.0
     secure_cookies: bool = False
-    sign_on: str | None = None
     databases: str | None = None
 
     def prepared(self) -> Settings:

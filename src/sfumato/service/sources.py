@@ -39,11 +39,7 @@ PLAIN, ZONED = "{}::text", "({} AT TIME ZONE 'UTC')::text"
 
 
 def checked_source(settings: Settings, source: str) -> str:
-    """Return the one spelling of a source, or refuse it; nothing is opened.
-
-    settings: Of the service.
-    source: A path inside of the data folder, ``file.db:table``, or ``database:NAME/TABLE``.
-    """
+    """Return the one spelling of a source, or refuse it; nothing is opened."""
     if source.startswith("database:"):
         if DATABASE.fullmatch(source) is None:
             raise InvalidInputError("A table of a database is written database:NAME/TABLE.")
@@ -61,12 +57,7 @@ def files_behind(settings: Settings, source: str) -> Path | None:
 
 
 def hold_same_rows(settings: Settings, first: str, second: str) -> bool:
-    """Return whether two sources have rows in common, as far as their names tell.
-
-    settings: Of the service.
-    first, second: As `checked_source` gave them.
-    Returns: Whether they are the same, or one is a file or folder inside of the other.
-    """
+    """Return whether two sources have rows in common, as far as their names tell."""
     if first == second:
         return True
     databases = [DATABASE.fullmatch(each) for each in (first, second)]
@@ -91,12 +82,7 @@ def _are_one_table(first: Any, second: Any) -> bool:
 def opened_source(
     settings: Settings, source: str, bounds: TableBounds | None = None
 ) -> Iterator[TableFile]:
-    """Open the rows of a source, for a worker.
-
-    settings: Of the service.
-    source: As `checked_source` gave it.
-    bounds: What is declared; without it the rows are looked at, for a proposal.
-    """
+    """Open the rows of a source, for a worker."""
     found = DATABASE.fullmatch(source)
     if found is not None:
         with _gathered(_of_database(settings, found["name"], found["table"], bounds)) as table:
@@ -164,10 +150,7 @@ def _proposed(names: Sequence[Path]) -> Iterator[tuple[TextFormat, Any]]:
 def _of_database(
     settings: Settings, name: str, table: str, bounds: TableBounds | None
 ) -> Iterator[tuple[TextFormat, Any]]:
-    """Read a table or view of PostgreSQL, in one read-only transaction.
-
-    Each cell comes as a text and is read as what was declared: none of them can be an error.
-    """
+    """Read a table or view of PostgreSQL, in one read-only transaction."""
     import psycopg
     from psycopg import sql
 

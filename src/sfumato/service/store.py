@@ -65,10 +65,7 @@ def now() -> str:
 
 
 class Store:
-    """The tables of the service.
-
-    address: A file, or a URL of PostgreSQL.
-    """
+    """The tables of the service."""
 
     def __init__(self, address: str) -> None:
         self._database = Database(address, 60.0, WORDS, keep_open=True)

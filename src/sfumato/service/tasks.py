@@ -59,11 +59,7 @@ GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 
 
 def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what was asked, without any data; return it with nothing but known fields.
-
-    record: Fields ``kind``, ``estimator``, ``parameters``, ``columns``, ``rows``, ``grid``.
-    Returns: The task.
-    """
+    """Check what was asked, without any data; return it with nothing but known fields."""
     kind = record.get("kind") or "fit"
     if kind not in ESTIMATORS:
         raise InvalidInputError(f"'kind' must be one of {', '.join(KINDS)}.")
@@ -143,10 +139,6 @@ def rehearsed(
     """Run a task on dummy rows to its end, and return the events that it would pay for.
 
     What would fail after the charge fails here, where nothing is charged.
-
-    dataset, job: As the store has them.
-    folder: Where dummy rows may be written.
-    Returns: What would be charged. No row was read, so errors may be told as they are.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     number = dataset.get("n_rows") or REHEARSED_ROWS
@@ -172,15 +164,7 @@ def make_release(
     folder: Path,
     signing_key: Path | None,
 ) -> dict[str, Any]:
-    """Charge, draw and write the files of a release.
-
-    dataset, job: As the store has them.
-    table: The rows.
-    payer (Payer): Who pays, before anything is drawn.
-    folder: Where to write.
-    signing_key: The key for the certificate.
-    Returns: The record of the release.
-    """
+    """Charge, draw and write the files of a release."""
     bounds = TableBounds.from_record(dataset["bounds"])
     model, made = _made(table, bounds, dataset, job, payer)
     files = {"model.sfumato": "the model"}
@@ -313,13 +297,7 @@ def _certificate(
 
 
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:
-    """Read a table and propose its bounds; the proposal is for officers only.
-
-    table: The rows.
-    target: The column to predict.
-    person: The column of IDs, where the officer has named one.
-    Returns: ``bounds`` (not confirmed), ``notes`` by column, ``n_rows``.
-    """
+    """Read a table and propose its bounds; the proposal is for officers only."""
     from sfumato.tables.proposal import describe_table
 
     found = describe_table(table, target)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tomllib
-from pathlib import Path
 
 from fastapi import FastAPI
 
@@ -12,7 +10,6 @@ from sfumato.service import api, auth
 from sfumato.service.access import Limiter
 from sfumato.service.office import ServiceApi
 from sfumato.service.settings import Settings
-from sfumato.service.sign_on import SignOn
 from sfumato.service.studio import pages
 
 ABOUT = """One privacy budget that officers, analysts and auditors share.
@@ -32,10 +29,7 @@ TAGS = {
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Make the app of a service; nothing is done before.
-
-    settings: Of the service.
-    """
+    """Make the app of a service; nothing is done before."""
     import sfumato
 
     app = FastAPI(
@@ -52,10 +46,6 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.limiter = Limiter(settings.requests_per_second)
     app.state.failures = Limiter(0.5)  # wrong tokens per address
     app.state.secret = settings.secret()
-    app.state.sign_on = None
-    if settings.sign_on is not None:
-        record = tomllib.loads(Path(settings.sign_on).read_text())
-        app.state.sign_on = SignOn.from_record(record)
     auth.install(app)
     app.include_router(api.router)
     pages.install(app)

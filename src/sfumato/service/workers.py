@@ -74,11 +74,7 @@ class _NotedPayer:
 
 
 def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
-    """Make one release, in a process of its own; whatever happens, the job gets a state.
-
-    settings: Of the service.
-    job: A job that was claimed.
-    """
+    """Make one release, in a process of its own; whatever happens, the job gets a state."""
     store = Store(settings.store_address)
     dataset = store.dataset(job["dataset"])
     if job["task"]["kind"] in CHORES:
@@ -217,13 +213,7 @@ CHORES = {"describe": _describe, "delete": _delete}
 
 
 def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: bool) -> None:
-    """Assign a job whose process is gone the state that the ledger and the disk say.
-
-    settings: Of the service.
-    store: Of the service.
-    job: A running job without a process.
-    again: Whether a job that was not charged is queued again; else it has failed.
-    """
+    """Assign a job whose process is gone the state that the ledger and the disk say."""
     place = settings.releases / job["id"] / "release.json"
     if place.exists():  # stored in full, and the row was not written
         release = json.loads(place.read_text())
@@ -271,10 +261,7 @@ def _synced(path: Path) -> None:
 
 
 class Workers:
-    """The process that claims jobs and forks a child for each.
-
-    settings: Of the service.
-    """
+    """The process that claims jobs and forks a child for each."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings.prepared()

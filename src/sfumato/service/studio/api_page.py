@@ -9,13 +9,7 @@ from typing import Any
 def documented(
     described: Mapping[str, Any], method: str, path: str, about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a reader wants to know of one route.
-
-    described: The description of the API (OpenAPI).
-    method, path: The route.
-    about: What the description says of it.
-    Returns: Its words, who may use it, and its fields.
-    """
+    """Return what a reader wants to know of one route."""
     schemas = described["components"]["schemas"]
     content = about.get("requestBody", {}).get("content", {})
     named = content.get("application/json", {}).get("schema", {}).get("$ref", "")

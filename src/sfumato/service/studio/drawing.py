@@ -28,12 +28,7 @@ MAX_COLUMNS = 6
 
 
 def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
-    """Draw a release, from its files alone.
-
-    folder: The files of the release.
-    release: Its record.
-    Returns: Pictures, as elements of a page.
-    """
+    """Draw a release, from its files alone."""
     if "grid.parquet" in release["files"]:
         return _of_grid(folder / "grid.parquet", release["id"])
     if release["class"].startswith("PrivateAdditive"):

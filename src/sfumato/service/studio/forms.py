@@ -13,11 +13,7 @@ TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
 
 
 def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the columns of a proposal as the page shows them.
-
-    dataset: As an officer sees it.
-    Returns: A form's worth of values per column.
-    """
+    """Return the columns of a proposal as the page shows them."""
     bounds, notes = dataset["bounds"], dataset.get("notes") or {}
     found = [(name, record, False) for name, record in bounds["columns"].items()]
     if bounds.get("target"):
@@ -60,12 +56,7 @@ def _values(record: Mapping[str, Any]) -> list[Any] | None:
 def column_facts(
     dataset: Mapping[str, Any], column: str, form: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what a form declares about a column, in the types of the column.
-
-    dataset: As an officer sees it.
-    form: The fields.
-    Returns: For `Office.confirm_column`.
-    """
+    """Return what a form declares about a column, in the types of the column."""
     bounds = dataset["bounds"]
     is_target = bool(bounds.get("target")) and bounds["target"]["column"] == column
     if column == bounds.get("person"):
@@ -99,11 +90,7 @@ def column_facts(
 
 
 def file_format(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a form declares about how the file is written.
-
-    form: The fields.
-    Returns: For `Office.confirm_format`.
-    """
+    """Return what a form declares about how the file is written."""
     names = ("delimiter", "quote", "decimal", "thousands", "encoding")
     told: dict[str, Any] = {key: form[key] for key in names if form.get(key)}
     words = [line.strip() for line in form.get("words", "").splitlines() if line.strip()]
@@ -123,11 +110,7 @@ def _typed(text: str, kind: str) -> Any:
 
 
 def new_job(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the request that a form makes.
-
-    form: The fields.
-    Returns: The body of a new job.
-    """
+    """Return the request that a form makes."""
     kind = form.get("kind", "fit")
     asked: dict[str, Any] = {
         "kind": kind,

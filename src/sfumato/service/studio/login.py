@@ -1,8 +1,6 @@
-"""The way in and out: tokens, one-time codes, an office's accounts, sessions."""
+"""The way in and out: tokens, one-time codes, sessions."""
 
 from __future__ import annotations
-
-import hmac
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -14,11 +12,9 @@ from sfumato.service.access import (
     person_of,
 )
 from sfumato.service.auth import office_of
-from sfumato.service.store import NotFoundError
 from sfumato.service.studio.sessions import COOKIE, Anybody, Form, page, to
 
 SESSION_HOURS = 12.0
-STATE = "sfumato_sign_on"
 
 router = APIRouter(include_in_schema=False)
 
@@ -26,7 +22,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/sign-in")
 def sign_in_page(request: Request) -> Response:
     """Show the form; the code of a link stands behind '#' and does not come here."""
-    return page(request, "sign_in.html", single_sign_on=bool(request.app.state.sign_on))
+    return page(request, "sign_in.html")
 
 
 @router.post("/sign-in")
@@ -38,14 +34,11 @@ async def sign_in(request: Request) -> Response:
     office, client = office_of(request), request.client
     address = "address " + ("unknown" if client is None else client.host)
     try:
-        who = person_of(office.store, token, scopes=("all", "read", "one time"))
+        who = person_of(office.store, token, scopes=("all", "one time"))  # a session may write
     except UnknownPersonError as error:
         if not request.app.state.failures.admits(address):  # a valid token passes all the same
-            return page(
-                request, "sign_in.html", status=429, single_sign_on=False, problem="Too many tries."
-            )
-        shown = bool(request.app.state.sign_on)
-        return page(request, "sign_in.html", status=401, single_sign_on=shown, problem=str(error))
+            return page(request, "sign_in.html", status=429, problem="Too many tries.")
+        return page(request, "sign_in.html", status=401, problem=str(error))
     if not is_ours:
         raise ForbiddenError("The form is not from this site.")
     if who.scope == "one time":
@@ -70,31 +63,6 @@ def session_for(request: Request, name: str) -> Response:
         path="/",
     )
     return response
-
-
-@router.get("/sign-in/office")
-def sign_on_begin(request: Request) -> Response:
-    """Send the browser to the office's provider of accounts."""
-    provider = request.app.state.sign_on
-    if provider is None:
-        raise NotFoundError("This service has tokens only.")
-    address, state = provider.begin(str(request.url_for("sign_on_finish")))
-    response = to(address)
-    is_secure = office_of(request).settings.secure_cookies
-    response.set_cookie(STATE, state, max_age=600, httponly=True, samesite="lax", secure=is_secure)
-    return response
-
-
-@router.get("/sign-in/back")
-def sign_on_finish(request: Request, state: str = "", code: str = "") -> Response:
-    """Begin the session of whom the provider names."""
-    provider = request.app.state.sign_on
-    if provider is None:
-        raise NotFoundError("This service has tokens only.")
-    if not state or not hmac.compare_digest(request.cookies.get(STATE, ""), state):
-        raise ForbiddenError("This sign-in was not begun in this browser. Begin again.")
-    back = str(request.url_for("sign_on_finish"))
-    return session_for(request, provider.finish(office_of(request).store, state, code, back))
 
 
 @router.post("/sign-out")
