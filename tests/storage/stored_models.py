@@ -23,7 +23,7 @@ from sklearn.exceptions import NotFittedError
 import sfumato
 from sfumato import Bounds, load
 from sfumato.exceptions import SfumatoError, StoredModelError
-from sfumato.models.container import HEADER, write_members
+from sfumato.models.saving import HEADER, write_members
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 TWO = Bounds(lower=0.0, upper=1.0, labels=["no", "yes"])

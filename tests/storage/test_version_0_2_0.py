@@ -17,7 +17,7 @@ import pytest
 from sfumato import Ledger, TableBounds, load
 from sfumato.exceptions import BudgetExceededError, LedgerTamperedError, StoredModelError
 from sfumato.ledger.shared_budget import SharedBudget
-from sfumato.models.container import HEADER, write_members
+from sfumato.models.saving import HEADER, write_members
 from sfumato.privacy.events import GaussianEvent
 from tests.interfaces.running import done
 

@@ -14,7 +14,7 @@ from sfumato.cli.console import print_lines, printed_json
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.options import Json
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.container import opened
+from sfumato.models.saving import open_stored
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.words import event_rows, loss_facts
 from sfumato.tables.files import FORMATS, TableFile, metadata_beside, read_note
@@ -70,7 +70,7 @@ def _read(file: Path, stored: Any) -> Guarantee:
 
 
 def _of_model(file: Path) -> dict[str, Any]:
-    with opened(file) as members:
+    with open_stored(file) as members:
         header = members.header()
     model = header["model"]
     table = (model["parameters"].get("bounds") or {}).get("table")

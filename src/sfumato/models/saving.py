@@ -14,24 +14,47 @@ Any zip tool opens the file, and any reader of JSON finds the guarantee.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import io
+import json
+import math
 import os
-from typing import Any
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from sfumato.core.arrays import is_foreign_array, to_numpy
 from sfumato.core.atomic_file import atomic_write
-from sfumato.exceptions import InvalidInputError, StoredModelError
-from sfumato.models.container import (
-    FORMAT,
-    FORMAT_VERSION,
-    HEADER,
-    opened,
-    running_version,
-    write_members,
-)
-from sfumato.models.stored_values import Decoder, Encoder, json_bytes
+from sfumato.core.constraints import check_stored
+from sfumato.exceptions import InvalidInputError, SfumatoError, StoredModelError
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.schema import TableBounds
+
+FORMAT = "sfumato-model"
+FORMAT_VERSION = 1
+HEADER = "header.json"
+CERTIFICATE = "certificate.json"  # a signed promise that may travel with the model
+_SUMS = "SHA256SUMS"
+_ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no records
+_DEEPEST = 32
+_MAX_INTEGER_BITS = 4096  # JSON readers refuse far longer ones
+_HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
+_STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
+# Of files of 0.2.0; dropped where the class no longer takes them.
+RETIRED = {
+    *("algorithm", "branch_size", "device", "entry_bound", "gaussians_per_class"),
+    *("hull_components", "method", "n_components", "n_jobs", "n_smoothing", "partition"),
+    *("regularization", "relation", "samples_per_gaussian", "unit", "verbose"),
+}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -75,25 +98,6 @@ def stored_bytes(model: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _members_of(model: Any) -> dict[str, bytes]:
-    part = getattr(type(model), "stored_part", None)
-    if part is not None:
-        raise InvalidInputError(
-            f"A {type(model).__name__} is not stored; save its {part}, which has its guarantee."
-        )
-    writer = Encoder(_known_classes())
-    stored = writer.model(model, type(model).__name__)
-    guarantee = _guarantee_stated_by(model)
-    header = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "sfumato_version": running_version(),
-        "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "model": stored,
-    }
-    return {HEADER: json_bytes(header), **writer.arrays}
-
-
 def load(path: str | os.PathLike[str]) -> Any:
     """Rebuild a model from the file that `save` wrote; its predictions are the same to the bit.
 
@@ -119,23 +123,18 @@ def load(path: str | os.PathLike[str]) -> Any:
     hashes find damage; they are not a signature, so anyone who rewrites the whole file can also
     write another guarantee into it. If that matters, keep the ledger, or a hash of the file.
     """
-    with opened(path) as members:
+    with open_stored(path) as members:
         header = members.header()
         model = Decoder(_known_classes(), members).whole_model(header["model"])
-        if _guarantee_stated_by(model) != _guarantee_in(header):
+        if getattr(model, "guarantee_", None) != _guarantee_in(header):
             raise StoredModelError("The header and the model state different guarantees.")
         return model
 
 
 def guarantee_of(path: str | os.PathLike[str]) -> Guarantee | None:
     """Read only the header and return the guarantee of a stored model, or None if it has none."""
-    with opened(path) as members:
+    with open_stored(path) as members:
         return _guarantee_in(members.header())
-
-
-def _guarantee_stated_by(model: Any) -> Guarantee | None:
-    stated = getattr(model, "guarantee_", None)
-    return stated if isinstance(stated, Guarantee) else None
 
 
 def _guarantee_in(header: dict[str, Any]) -> Guarantee | None:
@@ -155,3 +154,309 @@ def _known_classes() -> dict[str, type]:
         and issubclass(each, BaseEstimator)
         and getattr(each, "stored_part", None) is None
     }
+
+
+# The container: a zip archive without compression whose members are checked by SHA-256 -----------
+
+
+def write_members(file: BinaryIO, members: dict[str, bytes]) -> None:
+    """Write the members behind the list of their hashes."""
+    sums = "".join(f"{hashlib.sha256(m).hexdigest()}  {name}\n" for name, m in members.items())
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in {_SUMS: sums.encode("ascii"), **members}.items():
+            # A fixed date and mode, so that equal models give equal bytes.
+            member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            member.create_system = 3
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, data)
+
+
+@contextmanager
+def open_stored(path: str | os.PathLike[str]) -> Iterator[Members]:
+    """Open a stored model; whatever a bad file breaks on the way, the caller hears one thing."""
+    try:
+        with Path(path).open("rb") as file, zipfile.ZipFile(file) as archive:
+            yield Members(archive, os.fstat(file.fileno()).st_size)
+    except StoredModelError as error:
+        raise StoredModelError(f"The saved model '{path}' is refused. {error}") from None
+    except SfumatoError as error:
+        raise StoredModelError(f"The saved model '{path}' cannot be rebuilt. {error}") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StoredModelError(f"The saved model '{path}' cannot be read: {reason}.") from error
+    except MemoryError:  # the model is larger than this machine, which is no fault of the file
+        raise
+    except Exception as error:
+        raise StoredModelError(
+            f"The saved model '{path}' is damaged, was altered, or was not written by "
+            f"sfumato.save ({type(error).__name__})."
+        ) from error
+
+
+class Members:
+    """The members of an open file, each checked against its SHA-256 when it is read."""
+
+    def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
+        listed = archive.infolist()  # refused before any member is read
+        if any(m.compress_type != zipfile.ZIP_STORED for m in listed):
+            raise StoredModelError("It is compressed, and Sfumato never compresses its files.")
+        if any(m.compress_size != m.file_size for m in listed):
+            raise StoredModelError("It declares two sizes for one member.")
+        if sum(m.file_size for m in listed) > file_size:
+            raise StoredModelError("It declares more bytes than it has.")
+        if len({m.filename for m in listed}) != len(listed):
+            raise StoredModelError("It contains two members with the same name.")
+        self.archive = archive
+        lines = archive.read(_SUMS).decode("ascii").splitlines()
+        self.sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+        if {_SUMS, *self.sums} != set(archive.namelist()):
+            raise StoredModelError("Members are missing or were added.")
+
+    def read(self, name: str) -> bytes:
+        """Return one member, if its hash holds."""
+        data = self.archive.read(name)
+        if self.sums[name] != hashlib.sha256(data).hexdigest():
+            raise StoredModelError(f"The SHA-256 of its member {name!r} does not match.")
+        return data
+
+    def header(self) -> dict[str, Any]:
+        """Return the header, if it is of a format version that can be read."""
+        header: dict[str, Any] = json.loads(self.read(HEADER))
+        if header["format"] != FORMAT:
+            raise StoredModelError("Its header is not that of a Sfumato model.")
+        if header["format_version"] > FORMAT_VERSION:
+            raise StoredModelError(
+                f"It has format version {header['format_version']}, written by Sfumato "
+                f"{header['sfumato_version']}; Sfumato {running_version()} reads versions up to "
+                f"{FORMAT_VERSION}. Update Sfumato to read it."
+            )
+        if header["sfumato_version"].startswith("0.1."):
+            raise StoredModelError(
+                f"It was written by Sfumato {header['sfumato_version']}, which this version does "
+                "not read; Sfumato 0.2.0 brings it to a form that this version reads."
+            )
+        return header
+
+
+def running_version() -> str:
+    """Return the version of Sfumato that runs now."""
+    import sfumato  # here, because the package itself imports this module
+
+    return sfumato.__version__
+
+
+# Values as JSON and arrays, and back: a closed list of kinds -------------------------------------
+#
+# None, bool, int, finite float, str and list stand for themselves. Everything else is an object
+# with one key that names its kind: {"tuple": [...]}, {"dict": {...}}, {"array": "arrays/0.npy"}.
+
+
+def _members_of(model: Any) -> dict[str, bytes]:
+    part = getattr(type(model), "stored_part", None)
+    if part is not None:
+        raise InvalidInputError(
+            f"A {type(model).__name__} is not stored; save its {part}, which has its guarantee."
+        )
+    writer = Encoder(_known_classes())
+    stored = writer.model(model, type(model).__name__)
+    guarantee = getattr(model, "guarantee_", None)
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "sfumato_version": running_version(),
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "model": stored,
+    }
+
+    def plain(value: Any) -> Any:  # a guarantee may hold a NumPy scalar where a float was meant
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"a value is a {type(value).__name__}")
+
+    try:
+        text = json.dumps(header, allow_nan=False, indent=1, default=plain)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"The guarantee cannot be written as JSON: {error}.") from error
+    return {HEADER: text.encode("ascii"), **writer.arrays}
+
+
+def _is_attribute(name: str) -> bool:
+    is_learned = name.endswith("_") and not name.startswith("__")
+    return is_learned or name in _STATE_OF_SCIKIT_LEARN
+
+
+class Encoder:
+    """Turn values into JSON, and set their arrays aside as members."""
+
+    def __init__(self, classes: dict[str, type]) -> None:
+        self.classes = classes
+        self.arrays: dict[str, bytes] = {}
+
+    def model(self, model: Any, place: str, depth: int = 0) -> dict[str, Any]:
+        """Encode parameters and learned attributes of an estimator."""
+        kind: type = type(model)
+        if self.classes.get(kind.__name__) is not kind:
+            raise InvalidInputError(
+                f"'{place}' is of the class {kind.__name__}; only public estimators of Sfumato "
+                "can be saved."
+            )
+        parameters = model.get_params(deep=False)
+        parameters.update({handle: None for handle in _HANDLES if handle in parameters})
+        learned = {name: value for name, value in vars(model).items() if name not in parameters}
+        for name in learned:
+            if not _is_attribute(name):
+                raise InvalidInputError(
+                    f"'{place}.{name}' is neither a parameter nor learned (a name ending in '_'); "
+                    "saving the model would lose it."
+                )
+        return {
+            "class": kind.__name__,
+            "parameters": self._fields(parameters, place, depth),
+            "learned": self._fields(learned, place, depth),
+        }
+
+    def _fields(self, values: dict[str, Any], place: str, depth: int) -> dict[str, Any]:
+        return {
+            name: self.value(values[name], f"{place}.{name}", depth + 1) for name in sorted(values)
+        }
+
+    def value(self, value: Any, place: str, depth: int) -> Any:
+        """Encode one value; `place` names it in an error."""
+        if depth > _DEEPEST:
+            raise InvalidInputError(f"'{place}' is nested more than {_DEEPEST} levels deep.")
+        kind = type(value)  # exactly: a subclass may carry more than would be stored
+        is_short = kind is int and value.bit_length() <= _MAX_INTEGER_BITS
+        if value is None or kind in (bool, str) or is_short:
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, StrEnum):
+            return str(value)
+        if kind is np.ndarray or isinstance(value, np.generic):
+            return self._array(value, place)
+        if is_foreign_array(value):  # a tensor, wherever it lives, comes back as an array of NumPy
+            return self._array(to_numpy(value), place)
+        if kind in (list, tuple):
+            items = [self.value(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value)]
+            return items if kind is list else {"tuple": items}
+        if kind is dict:
+            if not all(type(key) is str for key in value):
+                raise InvalidInputError(f"'{place}' is a dict whose keys are not all strings.")
+            # A key may be a data value, and no error names it.
+            numbered = enumerate(value.items())
+            items = {k: self.value(v, f"{place}[item {i}]", depth + 1) for i, (k, v) in numbered}
+            return {"dict": items}
+        if kind is Bounds:
+            return {"bounds": self._fields(vars(value), place, depth)}
+        if kind is TableBounds:
+            return {"table": self.value(value.to_record(), place, depth + 1)}
+        if kind is Guarantee:
+            return {"guarantee": value.to_dict()}
+        if isinstance(value, BaseEstimator):
+            return {"model": self.model(value, place, depth)}
+        very_long = "very long " if kind is int else ""
+        raise InvalidInputError(
+            f"'{place}' holds a {very_long}{kind.__name__}, which cannot be saved."
+        )
+
+    def _array(self, value: NDArray[Any] | np.generic[Any], place: str) -> dict[str, Any]:
+        array = np.asanyarray(value)
+        if array.dtype == object and all(type(item) is str for item in array.flat):
+            return {"strings": {"shape": list(array.shape), "values": list(array.flat)}}
+        if array.dtype.kind not in _ARRAY_KINDS:
+            raise InvalidInputError(f"'{place}' is of dtype {array.dtype}, which cannot be saved.")
+        name, buffer = f"arrays/{len(self.arrays)}.npy", io.BytesIO()
+        np.lib.format.write_array(buffer, array, allow_pickle=False)
+        self.arrays[name] = buffer.getvalue()
+        return {"array" if isinstance(value, np.ndarray) else "scalar": name}
+
+
+class Decoder:
+    """Build values of the known kinds only; every array member is used exactly once."""
+
+    def __init__(self, classes: dict[str, type], members: Members) -> None:
+        self.classes = classes
+        self.members = members
+        self.unused = set(members.sums) - {HEADER, CERTIFICATE}
+        self.kinds: dict[str, Callable[[Any], Any]] = {
+            "array": self._array,
+            "bounds": lambda record: Bounds(**self._fields(record)),
+            "dict": self._fields,
+            "float": float,
+            "guarantee": Guarantee.from_dict,
+            "model": self._model,
+            "scalar": lambda name: self._array(name)[()],
+            "strings": self._strings,
+            "table": lambda record: TableBounds.from_record(self.value(record)),
+            "tuple": lambda items: tuple(self.value(item) for item in items),
+        }
+
+    def whole_model(self, record: dict[str, Any]) -> Any:
+        """Build the model of a file, and make sure that nothing of the file is left over."""
+        model = self._model(record)
+        if self.unused:
+            raise StoredModelError("It contains arrays that its header does not use.")
+        return model
+
+    def value(self, value: Any) -> Any:
+        """Build one value."""
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        return self.kinds[kind](content)
+
+    def _fields(self, record: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.value(value) for name, value in record.items()}
+
+    def _model(self, record: dict[str, Any]) -> Any:
+        name = record["class"]
+        parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
+        # Classes and settings of 0.2.0.
+        if name == "PrivateAffineHullClassifier" and parameters.get("unit") == "entry":
+            name = "EntryHullClassifier"
+        minimiser = parameters.get("algorithm") in ("objective", "output")
+        if name == "PrivateLinearClassifier" and minimiser:
+            parameters["whiten"] = bool(parameters["whiten"])  # None was False for minimisers
+        if name not in self.classes:
+            raise StoredModelError(
+                f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
+            )
+        known = inspect.signature(self.classes[name]).parameters
+        for key in RETIRED - known.keys() & parameters.keys():
+            del parameters[key]
+        model = self.classes[name](**parameters)
+        for attribute, value in learned.items():
+            if not _is_attribute(attribute):
+                raise StoredModelError(
+                    f"It contains the attribute {attribute!r}, which is not one."
+                )
+            setattr(model, attribute, value)
+        check_stored(model)
+        return model
+
+    def _array(self, name: str) -> NDArray[Any]:
+        self.unused.remove(name)  # a second use would let a small file ask for much memory
+        data = self.members.read(name)
+        stream = io.BytesIO(data)
+        version = np.lib.format.read_magic(stream)
+        readers = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, _, dtype = readers[version](stream)
+        fits = stream.tell() + math.prod(shape) * dtype.itemsize == len(data)
+        if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0 or not fits:
+            raise StoredModelError(f"The array {name!r} does not fit its declared shape and dtype.")
+        stream.seek(0)
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        return array
+
+    def _strings(self, record: dict[str, Any]) -> NDArray[np.object_]:
+        values = record["values"]
+        if not all(isinstance(value, str) for value in values):
+            raise StoredModelError("An array of strings contains something else.")
+        if math.prod(record["shape"]) != len(values):
+            raise StoredModelError("An array of strings does not fit its declared shape.")
+        return np.array(values, dtype=object).reshape(record["shape"])

@@ -23,7 +23,7 @@ from typing import Any
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.dataset_budget import DatasetBudget
-from sfumato.models.container import CERTIFICATE, opened, running_version, write_members
+from sfumato.models.saving import CERTIFICATE, open_stored, running_version, write_members
 from sfumato.privacy.composition import epsilon_spent, explained_by_events
 from sfumato.privacy.distributions import pld_curve, unnamed
 from sfumato.privacy.events import GaussianEvent, flatten
@@ -343,7 +343,7 @@ def subject_of(file: str | os.PathLike[str], *, by_another_program: bool = False
 
 def _of_model(path: Path) -> str:
     """Hash the list of the hashes of all members but the certificate."""
-    with opened(path) as members:
+    with open_stored(path) as members:
         for name in members.sums:
             members.read(name)  # each is what its hash says
         lines = [f"{digest}  {name}\n" for name, digest in members.sums.items()]
@@ -372,7 +372,7 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
     if path.suffix.lower() in FORMATS:
         stored = _table_record(path)
         return {"class": stored["class"], "guarantee": stored["guarantee"], "bounds": None}
-    with opened(path) as members:
+    with open_stored(path) as members:
         header = members.header()
     if header["guarantee"] is None:
         raise InvalidInputError(f"'{path}' states no guarantee: it is not private.")
@@ -405,7 +405,7 @@ def embed(certificate: str, file: str | os.PathLike[str]) -> None:
             return
         write_table(TableFile(path).read(may_be_empty=True), path, record)
         return
-    with opened(path) as members:
+    with open_stored(path) as members:
         parts = {name: members.read(name) for name in members.sums if name != CERTIFICATE}
     content = io.BytesIO()
     write_members(content, {**parts, CERTIFICATE: certificate.encode()})
@@ -419,5 +419,5 @@ def embedded_in(file: str | os.PathLike[str]) -> str | None:
     if path.suffix.lower() in FORMATS:
         found = _table_record(path).get(KEY)
         return None if found is None else str(found)
-    with opened(path) as members:
+    with open_stored(path) as members:
         return members.read(CERTIFICATE).decode() if CERTIFICATE in members.sums else None
