@@ -27,26 +27,19 @@ SHAPE_ONLY = (
 PUBLIC_BOUNDS = "Bounds(lower=[...], upper=[...]) scale columns by public ranges"
 PUBLIC_CATEGORIES = "TableBounds lists the categories (TableEncoder, or bounds= of the estimator)"
 PUBLIC_FILL = "TableBounds has 'fill' and 'missing' (TableEncoder, or bounds= of the estimator)"
+QUANTILES = "PrivateAdditiveClassifier releases quantiles of columns privately"
+COMPONENTS = "PrivatePCA, or n_components of the private estimator"
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+IMPUTERS = ("SimpleImputer", "KNNImputer", "IterativeImputer", "MissingIndicator")
+ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "LabelEncoder")
 REPLACEMENTS = {
-    "StandardScaler": PUBLIC_BOUNDS,
-    "MinMaxScaler": PUBLIC_BOUNDS,
-    "MaxAbsScaler": PUBLIC_BOUNDS,
-    "RobustScaler": PUBLIC_BOUNDS,
-    "QuantileTransformer": "PrivateAdditiveClassifier releases quantiles of columns privately",
-    "KBinsDiscretizer": "PrivateAdditiveClassifier releases quantiles of columns privately",
+    **dict.fromkeys(SCALERS, PUBLIC_BOUNDS),
+    **dict.fromkeys(("QuantileTransformer", "KBinsDiscretizer"), QUANTILES),
     "SplineTransformer": "PrivateAdditiveClassifier has curves at private knots",
     "PowerTransformer": "TableBounds has 'log' for long tails",
-    "SimpleImputer": PUBLIC_FILL,
-    "KNNImputer": PUBLIC_FILL,
-    "IterativeImputer": PUBLIC_FILL,
-    "MissingIndicator": PUBLIC_FILL,
-    "OneHotEncoder": PUBLIC_CATEGORIES,
-    "OrdinalEncoder": PUBLIC_CATEGORIES,
-    "TargetEncoder": PUBLIC_CATEGORIES,
-    "LabelEncoder": PUBLIC_CATEGORIES,
-    "PCA": "PrivatePCA, or n_components of the private estimator",
-    "TruncatedSVD": "PrivatePCA, or n_components of the private estimator",
-    "KernelPCA": "PrivatePCA, or n_components of the private estimator",
+    **dict.fromkeys(IMPUTERS, PUBLIC_FILL),
+    **dict.fromkeys(ENCODERS, PUBLIC_CATEGORIES),
+    **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), COMPONENTS),
 }
 
 
@@ -113,25 +106,21 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
         if isinstance(step, PrivateEstimator):
             for other, earlier in before:
                 _require_row_wise(other, earlier)
-            _require_finite_rows(before)
+            for other, earlier in before:  # up to the first that gives every row a default
+                if isinstance(earlier, TableEncoder | ImageFeatures):
+                    break
+                if type(earlier).__module__.startswith("sklearn."):
+                    raise InvalidInputError(
+                        f"The step {other!r} ({type(earlier).__name__}) fails if a row contains "
+                        "text, or a missing or infinite number, and the error would reveal that "
+                        "row. Put TableEncoder(bounds) before it: it gives such a row a public "
+                        "default."
+                    )
             return pipeline
         before.append((name, step))
     raise InvalidInputError(
         "The pipeline has no private step: nothing protects what it learns from its rows."
     )
-
-
-def _require_finite_rows(steps: list[tuple[str, Any]]) -> None:
-    """Refuse a step of scikit-learn that is given rows as they are."""
-    for name, step in steps:
-        if isinstance(step, TableEncoder | ImageFeatures):
-            return
-        if type(step).__module__.startswith("sklearn."):
-            raise InvalidInputError(
-                f"The step {name!r} ({type(step).__name__}) fails if a row contains text, or a "
-                "missing or infinite number, and the error would reveal that row. Put "
-                "TableEncoder(bounds) before it: it gives such a row a public default."
-            )
 
 
 def _require_row_wise(name: str, step: Any) -> None:
@@ -153,7 +142,11 @@ def _require_row_wise(name: str, step: Any) -> None:
                 )
         _require_row_wise(f"{name}/remainder", step.remainder)
         return
-    if is_known and (kind in ROW_WISE + SHAPE_ONLY or _is_plain_function(step)):
+    if is_known and kind == "FunctionTransformer":  # of NumPy's functions of single numbers alone
+        checks_rows = step.inverse_func is not None and step.check_inverse  # and warns about them
+        if (step.func is None or isinstance(step.func, np.ufunc)) and not checks_rows:
+            return
+    if is_known and kind in ROW_WISE + SHAPE_ONLY:
         return
     if getattr(step, "is_row_wise", False) is True:  # what a step of another library may declare
         return
@@ -169,11 +162,3 @@ def _require_row_wise(name: str, step: Any) -> None:
         "released without protection, and the guarantee of the private step would be "
         f"false. {advice}"
     )
-
-
-def _is_plain_function(step: Any) -> bool:
-    """Whether a step applies a function of NumPy to each number; any other may look at all rows."""
-    if type(step).__name__ != "FunctionTransformer":
-        return False
-    checks_rows = step.inverse_func is not None and step.check_inverse  # and warns about them
-    return (step.func is None or isinstance(step.func, np.ufunc)) and not checks_rows

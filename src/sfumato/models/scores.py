@@ -23,22 +23,16 @@ from sfumato.exceptions import (
     MissingBoundsError,
     UnprotectedScoreWarning,
 )
-from sfumato.ledger.receipt import Receipt, prepay
-from sfumato.mechanisms.base import Mechanism, noise_status
-from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.laplace import LaplaceMechanism
-from sfumato.privacy.composition import epsilon_spent
-from sfumato.privacy.guarantee import Guarantee, Relation, Unit
+from sfumato.models.budget import Budget
+from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.counts import CountTables
 from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
-from sfumato.sums.records import ArrayRecords, Records
+from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import label_places
 from sfumato.tables.cells import as_cells, as_numbers, is_table
 from sfumato.tables.schema import TableBounds
-
-Array = NDArray[np.float64]
 
 ADVICE = (
     "A score on private rows is a release that no guarantee covers: it has no noise and no ledger "
@@ -203,41 +197,61 @@ def release_score(
     >>> bool(found.value > 0.9)
     True
     """
-    y = _target_of(model, X, y)
+    bounds = getattr(model, "bounds", None)
+    of_table = isinstance(bounds, TableBounds)
+    if y is None and of_table and is_table(X):
+        y = bounds.target_of(X, None)
+    if y is None:
+        raise InvalidInputError("'y' must be given: the labels or targets of the rows.")
     truth = as_cells(y)
     # Where the number of rows is secret there may be none, of which models say nothing.
     predicted = np.asarray(model.predict(X)) if len(truth) else np.empty(0)
     if truth.ndim != 1 or truth.shape != predicted.shape:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
-    if is_regressor(model):
-        low, high = _range_of(model, target_bounds)
-        records = _pairs(as_numbers(truth), predicted, low, high, relation)
-        statistic: Any = SecondMoment(3)
-        mechanism: Any = GaussianMechanism.calibrate(  # [U2] a row of length 1
-            sensitivity=records.sensitivity(statistic), epsilon=epsilon, delta=delta
-        ).for_size(statistic.size)
+    public = ["the model"] + ["number of rows"] * (Relation(relation) is Relation.REPLACE_ONE)
+    statistic: Any = CountTables((2,), ((0,),))
+    if not is_regressor(model):
+        rows = are_right(predicted, truth)[:, None].astype(np.float64)
     else:
-        right = are_right(predicted, truth)
-        records = ArrayRecords(right[:, None].astype(np.float64), relation=relation)
-        statistic = CountTables((2,), ((0,),))
-        mechanism = LaplaceMechanism(  # [U1] a record is counted once
-            sensitivity=records.sensitivity(statistic, 1), epsilon=epsilon
-        )
-    receipt = prepay(ledger, mechanism.event(), unit=Unit.RECORD, relation=relation)
-    released = records.release(statistic, mechanism, receipt)  # [U3] the only release
-    noise = math.sqrt(mechanism.variance())
-    figures = _determination if is_regressor(model) else _accuracy
-    value, deviation = figures(released, noise, records.public_rows)
-    return ReleasedScore(value, deviation, _guarantee(receipt, mechanism, epsilon, delta, relation))
-
-
-def _target_of(model: Any, X: Any, y: Any) -> Any:
-    bounds = getattr(model, "bounds", None)
-    if y is None and isinstance(bounds, TableBounds) and is_table(X):
-        y = bounds.target_of(X, None)
-    if y is None:
-        raise InvalidInputError("'y' must be given: the labels or targets of the rows.")
-    return y
+        ends = target_bounds or getattr(model, "target_bounds", None)
+        ends = bounds.target_range if ends is None and of_table else ends
+        if ends is None:
+            raise MissingBoundsError(
+                "'target_bounds' must be given: the public range of the target."
+            )
+        low, high = (float(end) for end in ends)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
+        # [1, t, p] / √3, 0 where the target is missing; each record alone.
+        pair = np.column_stack([as_numbers(truth), predicted])
+        scaled = np.clip((pair - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
+        together = np.column_stack([np.ones(len(truth)), scaled])
+        together[~np.isfinite(pair).all(axis=1)] = 0.0
+        rows = truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
+        statistic, public = SecondMoment(3), [*public, "range of the target"]
+    records = ArrayRecords(rows, relation=relation)
+    budget = Budget(float(epsilon), float(delta), records, ledger, facts=tuple(public))
+    # [U1] a record is counted once; [U2] a row of length 1
+    declare = budget.gaussian if is_regressor(model) else budget.laplace
+    release = declare(statistic)
+    budget.charge()
+    released = budget.draw(release)  # [U3] the only release
+    noise, n_rows = budget.noise(release), records.public_rows
+    if is_regressor(model):
+        moments, noise = 3 * released, 3 * noise
+        total = max(float(moments[0, 0]) if n_rows is None else float(n_rows), 1.0)
+        left = float(moments[1, 1] - 2 * moments[1, 2] + moments[2, 2]) / total
+        spread = float(moments[1, 1] / total - (moments[0, 1] / total) ** 2)
+        spread = max(spread, noise / total)
+        value, deviation = min(1 - left / spread, 1.0), 2 * noise / (total * max(spread, 1e-12))
+    else:
+        wrong, right = (float(count) for count in released)
+        total = max(wrong + right if n_rows is None else float(n_rows), 1.0)
+        deviation = noise / total
+        if n_rows is not None:  # both counts tell the same: their mean has half the variance
+            right, deviation = (right + n_rows - wrong) / 2, deviation * math.sqrt(0.5)
+        value = min(max(right / total, 0.0), 1.0)
+    return ReleasedScore(value, deviation, budget.guarantee())
 
 
 def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
@@ -246,63 +260,3 @@ def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]
         return np.zeros(0, dtype=bool)
     labels, places = np.unique(predicted, return_inverse=True)
     return np.asarray(label_places(labels, truth) == places)
-
-
-def _range_of(model: Any, given: tuple[float, float] | None) -> tuple[float, float]:
-    bounds = getattr(model, "bounds", None)
-    given = given or getattr(model, "target_bounds", None)
-    if given is None and isinstance(bounds, TableBounds):
-        given = bounds.target_range
-    if given is None:
-        raise MissingBoundsError("'target_bounds' must be given: the public range of the target.")
-    low, high = (float(end) for end in given)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
-    return low, high
-
-
-def _pairs(truth: Array, predicted: Array, low: float, high: float, relation: str) -> Records:
-    """``[1, t, p] / √3``, 0 where the target is missing; each record by itself."""
-    middle, half = (low + high) / 2, (high - low) / 2
-    scaled = [np.clip((each - middle) / half, -1.0, 1.0) for each in (truth, predicted)]
-    together = np.column_stack([np.ones(len(truth)), *scaled])
-    together[~np.isfinite(truth) | ~np.isfinite(predicted)] = 0.0
-    rows = truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
-    return ArrayRecords(rows, relation=relation)
-
-
-def _accuracy(counts: Array, noise: float, n_rows: int | None) -> tuple[float, float]:
-    wrong, right = (float(count) for count in counts)
-    total = max(wrong + right if n_rows is None else float(n_rows), 1.0)
-    if n_rows is not None:  # both counts tell the same: their mean has half the variance
-        right = (right + n_rows - wrong) / 2
-    deviation = noise * (1.0 if n_rows is None else math.sqrt(0.5)) / total
-    return min(max(right / total, 0.0), 1.0), deviation
-
-
-def _determination(moments: Array, noise: float, n_rows: int | None) -> tuple[float, float]:
-    moments, noise = 3 * moments, 3 * noise
-    total = max(float(moments[0, 0]) if n_rows is None else float(n_rows), 1.0)
-    left = (moments[1, 1] - 2 * moments[1, 2] + moments[2, 2]) / total
-    spread = max(float(moments[1, 1] / total - (moments[0, 1] / total) ** 2), noise / total)
-    return min(1 - float(left) / spread, 1.0), 2 * noise / (total * max(spread, 1e-12))
-
-
-def _guarantee(
-    receipt: Receipt, mechanism: Mechanism, epsilon: float, delta: float, relation: str
-) -> Guarantee:
-    spent = epsilon_spent(receipt.events, delta, Relation(relation))
-    public = ["the model"]
-    if Relation(relation) is Relation.REPLACE_ONE:
-        public.append("number of rows")
-    if isinstance(mechanism, GaussianMechanism):
-        public.append("range of the target")
-    return Guarantee(
-        epsilon=min(spent, float(epsilon)) if spent <= epsilon * (1 + 1e-6) else spent,
-        delta=delta,
-        unit=Unit.RECORD,
-        relation=Relation(relation),
-        status=noise_status(),
-        public=tuple(public),
-        events=receipt.events,
-    )
