@@ -24,7 +24,7 @@ from scipy.stats import norm
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, Fabricator
 from sfumato.audit import density_difference, empirical_epsilon, reidentification
-from sfumato.audit.attack import attack_from_values
+from sfumato.audit.attacks import attack_from_values
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms import EntryMechanism
 from sfumato.papers.kahm.private import DEFINITIONS, TABLE_5, classifier, min_distances

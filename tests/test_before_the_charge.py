@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import sfumato.models.base
 from sfumato import Bounds
-from sfumato.audit.testing.case import fit
+from sfumato.audit.testing.taint import fit
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism

@@ -30,7 +30,7 @@ from sfumato import (
     ScatteringFeatures,
     TableEncoder,
 )
-from sfumato.audit.testing.case import fit
+from sfumato.audit.testing.taint import fit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Released, taped
 from sfumato.models.base import PrivateEstimator

@@ -21,8 +21,8 @@ from sfumato import (
     PrivateLinearClassifier,
 )
 from sfumato.audit.testing import PrivateCase
-from sfumato.audit.testing.case import fit
 from sfumato.audit.testing.inspection import equal_to_the_bit, leaves
+from sfumato.audit.testing.taint import fit
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded

@@ -22,7 +22,7 @@ from sfumato import (
     PrivateSearchCV,
     release_score,
 )
-from sfumato.audit.testing.tables import compare_tables
+from sfumato.audit.testing.taint import compare_tables
 from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply
 from sfumato.sums.records import ArrayRecords

@@ -27,7 +27,7 @@ from sklearn.base import clone
 import sfumato.mechanisms
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateSearchCV
 from sfumato.audit.testing import PrivateCase
-from sfumato.audit.testing.case import fit
+from sfumato.audit.testing.taint import fit
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (
     EntryMechanism,

@@ -23,7 +23,7 @@ from benchmarks.odd_tables import (
 )
 from sfumato import Bounds, Fabricator, PrivateTransferClassifier
 from sfumato.audit.testing.inspection import described, first_difference
-from sfumato.audit.testing.tables import compare_tables
+from sfumato.audit.testing.taint import compare_tables
 from sfumato.cli.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
 from sfumato.cli.jobs.publishing import release_table
 from sfumato.mechanisms.entropy import seeded

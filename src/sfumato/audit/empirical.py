@@ -2,37 +2,64 @@
 
 If a mechanism is (epsilon, delta)-private, every event E has
 ``P(M(D) in E) <= exp(epsilon) P(M(D') in E) + delta``. An event that is chosen on one half of the
-runs and counted on the other therefore bounds epsilon from below, with a stated confidence.
+runs and counted on the other therefore bounds epsilon from below, with a stated confidence. What
+is certified is valid whatever event was chosen; a good choice only makes it large.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 
-from sfumato.audit.distinguisher import (
-    Bound,
-    Counts,
-    LikelierEvent,
-    choose_event,
-    direction,
-    epsilon_bound,
-    mu_bound,
-)
-from sfumato.audit.intervals import check_confidence
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.gaussian import epsilon_from_mu
 
 METHODS = ("clopper_pearson", "gaussian")
+MAX_THRESHOLDS = 200
+MAX_BINS = 40
+CLEARLY = 0.3  # by so much must a set of bins win: it is chosen from very many
 Array = NDArray[np.float64]
+Counts = tuple[Any, int, Any, int]  # hits and trials under the likely data, and under the others
+
+
+# Exact limits of a probability from counts (Clopper and Pearson 1934) ---------------------------
+
+
+def lower_limit(successes: ArrayLike, trials: ArrayLike, risk: float) -> Array:
+    """Return p such that a smaller probability is true with chance at most `risk`."""
+    k, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, risk), 0.0)
+
+
+def upper_limit(successes: ArrayLike, trials: ArrayLike, risk: float) -> Array:
+    """Return p such that a larger probability is true with chance at most `risk`."""
+    k, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
+    return np.asarray(1 - lower_limit(n - k, n, risk))
+
+
+def interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:
+    """Return both limits, each passed with half the risk."""
+    risk = (1 - confidence) / 2
+    low, high = (limit(successes, trials, risk) for limit in (lower_limit, upper_limit))
+    return float(low), float(high)
+
+
+def check_confidence(confidence: Any) -> float:
+    """Check a confidence: strictly between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"'confidence' must lie in (0, 1). Got {confidence} instead.")
+    return float(confidence)
+
+
+# The bound --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -152,7 +179,8 @@ def empirical_epsilon(
     >>> found.refutes
     True
     """
-    _check_runs(n_runs)
+    if isinstance(n_runs, bool) or not isinstance(n_runs, int | np.integer) or n_runs < 4:
+        raise InvalidInputError(f"'n_runs' must be an integer of at least 4. Got {n_runs!r}.")
     run = getattr(mechanism, "release", None)
     call: Any = mechanism if run is None else partial(run, ledger=None)
 
@@ -190,21 +218,56 @@ def epsilon_from_outputs(
     """Certify a lower bound on epsilon from outputs that are there, one per row."""
     risk = 1 - check_confidence(confidence)
     _check_method(method, delta)
-    sides = [_as_rows(outputs), _as_rows(outputs_prime)]
-    if sides[0].shape[1] != sides[1].shape[1]:
+    sides = []
+    for each in (outputs, outputs_prime):
+        rows = np.asarray(each, dtype=np.float64)
+        if rows.ndim == 0 or len(rows) < 4 or rows.size == 0:
+            raise InvalidInputError("At least 4 runs per side are needed, with numbers as outputs.")
+        if np.isnan(rows).any():
+            raise InvalidInputError("Outputs must be numbers; some are missing (NaN).")
+        sides.append(rows.reshape(len(rows), -1))
+    width = sides[0].shape[1]
+    if width != sides[1].shape[1]:
         raise InvalidInputError("The outputs on both data sets must have the same size.")
-    bound = _bound(method, risk, delta)
-    if threshold is None:
-        chosen, counted = _halves(sides[0]), _halves(sides[1])
-        scores, certifying = _scored((chosen[0], counted[0]), (chosen[1], counted[1]))
+    if threshold is not None and width != 1:
+        raise InvalidInputError(
+            "'threshold' needs one number per output: give a 'statistic' that makes one."
+        )
+    n_runs = min(map(len, sides))
+    event = None if threshold is None else Event(threshold)
+    if event is None:
+        chosen = [side[: len(side) // 2] for side in sides]
+        sides = [side[len(side) // 2 :] for side in sides]
+        weights = np.ones(1)
+        if width > 1:  # difference of means over the common variance, learned on choosing runs
+            # A coordinate without any spread in which the two differ settles the matter alone.
+            gap = chosen[0].mean(axis=0) - chosen[1].mean(axis=0)
+            spread = (chosen[0].var(axis=0) + chosen[1].var(axis=0)) / 2
+            size = np.max([np.abs(side).max(axis=0) for side in chosen], axis=0)
+            weights = gap / np.maximum(spread, 1e-24 * np.maximum(size, 1e-100) ** 2)
+        sides = [side @ weights for side in sides]
         # Judged more severely than it will be certified: among many events, the best one so far
         # is partly luck, and most so where little was seen.
-        event = choose_event(*scores, _bound(method, risk**2, delta))
-    else:
-        certifying = _only_number(sides)
-        event = LikelierEvent(threshold)
-    result = _result(event.count(*certifying), bound, method, delta, risk)
-    return replace(result, confidence=confidence, n_runs=min(map(len, sides)), claimed=claimed)
+        event = choose_event(
+            *(side @ weights for side in chosen), lambda c: bound(c, method, risk**2, delta)
+        )
+    counts = event.count(*(np.ravel(side) for side in sides))
+    found = float(bound(counts, method, risk, delta))
+    return EmpiricalEpsilon(
+        # A lower bound on mu is converted and rounded down; the accountant's conversion rounds up.
+        epsilon=found if method == METHODS[0] else epsilon_from_mu(found, delta) * (1 - 1e-8),
+        delta=delta,
+        confidence=confidence,
+        method=method,
+        n_runs=n_runs,
+        largest=max_certifiable(
+            min(counts[1], counts[3]), delta=delta, confidence=1 - risk, method=method
+        ),
+        mu=found if method == "gaussian" else None,
+        claimed=claimed,
+        hits=(int(counts[0]), counts[1]),
+        hits_other=(int(counts[2]), counts[3]),
+    )
 
 
 def max_certifiable(
@@ -227,76 +290,6 @@ def max_certifiable(
     return max(0.0, math.log((1 - rare - delta) / rare))
 
 
-def _bound(method: str, risk: float, delta: float) -> Bound:
-    return epsilon_bound(risk, delta) if method == "clopper_pearson" else mu_bound(risk)
-
-
-def _result(
-    counts: Counts, bound: Bound, method: str, delta: float, risk: float
-) -> EmpiricalEpsilon:
-    found = float(bound(counts))
-    return EmpiricalEpsilon(
-        epsilon=found if method == "clopper_pearson" else _at_least(found, delta),
-        delta=delta,
-        confidence=1 - risk,
-        method=method,
-        n_runs=counts.trials,
-        largest=max_certifiable(
-            min(counts.trials, counts.trials_other),
-            delta=delta,
-            confidence=1 - risk,
-            method=method,
-        ),
-        mu=found if method == "gaussian" else None,
-        hits=(int(counts.hits), counts.trials),
-        hits_other=(int(counts.hits_other), counts.trials_other),
-    )
-
-
-def _at_least(mu: float, delta: float) -> float:
-    """Convert a lower bound on mu, and round down; the accountant's conversion rounds up."""
-    return epsilon_from_mu(mu, delta) * (1 - 1e-8)
-
-
-def _scored(
-    choosing: Sequence[Array], certifying: Sequence[Array]
-) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Return one number an output; the direction is learned on the choosing runs."""
-    if choosing[0].shape[1] == 1:
-        first, second = ([side[:, 0] for side in sides] for sides in (choosing, certifying))
-    else:
-        weights = direction(*choosing)
-        first, second = ([side @ weights for side in sides] for sides in (choosing, certifying))
-    return (first[0], first[1]), (second[0], second[1])
-
-
-def _only_number(sides: Sequence[Array]) -> tuple[Array, Array]:
-    if sides[0].shape[1] != 1:
-        raise InvalidInputError(
-            "'threshold' needs one number per output: give a 'statistic' that makes one."
-        )
-    return sides[0][:, 0], sides[1][:, 0]
-
-
-def _halves(rows: Array) -> tuple[Array, Array]:
-    middle = len(rows) // 2
-    return rows[:middle], rows[middle:]
-
-
-def _as_rows(outputs: ArrayLike) -> Array:
-    rows = np.asarray(outputs, dtype=np.float64)
-    if rows.ndim == 0 or len(rows) < 4 or rows.size == 0:
-        raise InvalidInputError("At least 4 runs per side are needed, with numbers as outputs.")
-    if np.isnan(rows).any():
-        raise InvalidInputError("Outputs must be numbers; some are missing (NaN).")
-    return rows.reshape(len(rows), -1)
-
-
-def _check_runs(n_runs: Any) -> None:
-    if isinstance(n_runs, bool) or not isinstance(n_runs, int | np.integer) or n_runs < 4:
-        raise InvalidInputError(f"'n_runs' must be an integer of at least 4. Got {n_runs!r}.")
-
-
 def _check_method(method: str, delta: float) -> None:
     if method not in METHODS:
         raise InvalidInputError(f"'method' must be one of {METHODS}. Got {method!r} instead.")
@@ -304,3 +297,85 @@ def _check_method(method: str, delta: float) -> None:
         raise InvalidInputError(
             f"'delta' must lie in [0, 1), above 0 for the method 'gaussian'. Got {delta} instead."
         )
+
+
+def bound(counts: Counts, method: str, risk: float, delta: float) -> Array:
+    """Return what counts of an event certify, p from below, q from above, each at half the risk.
+
+    ``log((p - delta) / q)`` for every (epsilon, delta)-private mechanism, as
+    ``p <= exp(epsilon) q + delta``; ``Phi⁻¹(p) - Phi⁻¹(q)``, a bound on mu, for every mu-GDP one.
+    """
+    hits, trials, hits_other, trials_other = counts
+    p, q = lower_limit(hits, trials, risk / 2), upper_limit(hits_other, trials_other, risk / 2)
+    if method == "clopper_pearson":
+        return np.asarray(np.log(np.maximum((p - delta) / q, 1.0)))
+    tiny = np.finfo(float).tiny  # keeps both ends finite
+    return np.asarray(np.maximum(ndtri(np.maximum(p, tiny)) - ndtri(np.maximum(q, tiny)), 0.0))
+
+
+@dataclass(frozen=True)
+class Event:
+    """The event ``f(score) >= threshold``, or its complement, and under which data it is likely.
+
+    threshold: Where the event begins.
+    complement: Whether the event is ``f(score) < threshold``.
+    swapped: Whether D' makes it more likely than D.
+    edges, ratios: f looks up the log-ratio of the bin in which a score falls; the identity without
+        them.
+    """
+
+    threshold: float
+    complement: bool = False
+    swapped: bool = False
+    edges: Array | None = None
+    ratios: Array | None = None
+
+    def count(self, scores: Array, scores_prime: Array) -> Counts:
+        """Count the event under both, the likely one first."""
+        met: list[int] = []
+        for each in (scores_prime, scores) if self.swapped else (scores, scores_prime):
+            values = each
+            if self.edges is not None and self.ratios is not None:
+                values = self.ratios[np.searchsorted(self.edges, each, side="right")]
+            met += int(((values >= self.threshold) ^ self.complement).sum()), len(each)
+        return met[0], met[1], met[2], met[3]
+
+
+def choose_event(scores: Array, scores_prime: Array, judge: Callable[[Counts], Array]) -> Event:
+    """Return the event with the largest bound on these runs: a half-line, or a set of bins."""
+
+    def best_half_line(here: Array, there: Array, *lookup: Array) -> tuple[float, Event]:
+        thresholds = np.unique(np.concatenate([here, there]))
+        if len(thresholds) > MAX_THRESHOLDS:
+            at = np.linspace(0, len(thresholds) - 1, MAX_THRESHOLDS).astype(int)
+            thresholds = thresholds[at]
+        above, above_prime = (
+            len(s) - np.searchsorted(np.sort(s), thresholds, side="left") for s in (here, there)
+        )
+        n, n_prime = len(here), len(there)
+        ways: dict[tuple[bool, bool], Counts] = {
+            (False, False): (above, n, above_prime, n_prime),
+            (True, False): (n - above, n, n_prime - above_prime, n_prime),
+            (False, True): (above_prime, n_prime, above, n),
+            (True, True): (n_prime - above_prime, n_prime, n - above, n),
+        }
+        best = (-1.0, Event(0.0))
+        for way, counts in ways.items():
+            values = judge(counts)
+            at = int(np.argmax(values))
+            if values[at] > best[0]:
+                best = float(values[at]), Event(float(thresholds[at]), *way, *lookup)
+        return best
+
+    least, half_line = best_half_line(scores, scores_prime)
+    # Bins, and the log-ratio of both frequencies in each
+    pooled = np.concatenate([scores, scores_prime])
+    cuts = np.quantile(pooled, np.linspace(0, 1, MAX_BINS + 1)[1:-1])
+    values, counts = np.unique(pooled, return_counts=True)
+    atoms = values[counts > max(2, len(pooled) // 200)][:MAX_BINS]
+    edges = np.unique(np.concatenate([cuts, atoms, np.nextafter(atoms, np.inf)]))
+    bins = [np.searchsorted(edges, s, side="right") for s in (scores, scores_prime)]
+    here, there = (np.bincount(b, minlength=len(edges) + 1) + 1.0 for b in bins)
+    ratios = np.log(here / len(scores)) - np.log(there / len(scores_prime))
+    value, in_bins = best_half_line(ratios[bins[0]], ratios[bins[1]], edges, ratios)
+    return in_bins if value > least + CLEARLY else half_line

@@ -21,8 +21,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 from sklearn.utils import check_random_state
 
-from sfumato.audit.intervals import check_confidence
-from sfumato.audit.observed import choose_observation, observe
+from sfumato.audit.attacks import choose_observation, observe
+from sfumato.audit.empirical import check_confidence
 from sfumato.exceptions import InvalidInputError
 
 SHARES = (1.0, 0.5, 0.25, 0.1)  # of the canaries, on which a guess is dared
@@ -117,12 +117,28 @@ def audit_in_one_run(
     if len(rows) < 8:
         raise InvalidInputError(f"At least 8 canaries are needed. Got {len(rows)} instead.")
     coins = check_random_state(random_state).random_sample(len(rows)) < 0.5
-    model = fit(*_training(rows, y, alternatives, coins))
-    values = _scores(model, rows, y) if score is None else np.asarray(score(model, rows))
+    if alternatives is None:
+        taken, labels = rows[coins], None if y is None else np.asarray(y)[coins]
+    else:
+        others = np.asarray(alternatives)
+        if others.shape != rows.shape:
+            raise InvalidInputError("'alternatives' must have the shape of 'canaries'.")
+        taken = np.where(coins.reshape(-1, *[1] * (rows.ndim - 1)), rows, others)
+        labels = None if y is None else np.asarray(y)
+    model = fit(taken) if labels is None else fit(taken, labels)
+    if score is not None:
+        values = np.asarray(score(model, rows))
+    else:
+        shown = choose_observation(model, None, with_labels=y is not None)
+        values = -observe(model, rows, y, shown)
     if values.shape != coins.shape or not np.isfinite(values).all():
         raise InvalidInputError("'score' must give one finite number for each canary.")
     risk = (1 - confidence) / len(SHARES)
-    found = [_bound(values, coins, share, delta, risk) for share in SHARES]
+    order, found = np.argsort(values, kind="stable"), []
+    for share in SHARES:  # "in" for the largest numbers, "out" for the smallest, as many of either
+        each = max(1, int(share * len(coins)) // 2)
+        right = int(coins[order[-each:]].sum() + (~coins[order[:each]]).sum())
+        found.append((_epsilon(len(coins), 2 * each, right, delta, risk), 2 * each, right))
     epsilon, guesses, right = max(found)
     return OneRun(
         epsilon=epsilon,
@@ -144,32 +160,6 @@ def p_value(n_canaries: int, n_guesses: int, n_right: int, epsilon: float, delta
     below = np.cumsum(binom.pmf(n_right - steps, n_guesses, chance)) / steps
     slip = 2 * n_canaries * delta * float(below.max()) if n_right else 0.0
     return min(1.0, pure + slip)
-
-
-def _training(rows: Any, y: Any, alternatives: Any, coins: NDArray[np.bool_]) -> tuple[Any, ...]:
-    if alternatives is None:
-        taken, labels = rows[coins], None if y is None else np.asarray(y)[coins]
-    else:
-        others = np.asarray(alternatives)
-        if others.shape != rows.shape:
-            raise InvalidInputError("'alternatives' must have the shape of 'canaries'.")
-        taken = np.where(coins.reshape(-1, *[1] * (rows.ndim - 1)), rows, others)
-        labels = None if y is None else np.asarray(y)
-    return (taken,) if labels is None else (taken, labels)
-
-
-def _scores(model: Any, rows: Any, y: Any) -> NDArray[np.float64]:
-    return -observe(model, rows, y, choose_observation(model, None, with_labels=y is not None))
-
-
-def _bound(
-    values: NDArray[Any], coins: NDArray[np.bool_], share: float, delta: float, risk: float
-) -> tuple[float, int, int]:
-    """Guess "in" for the largest numbers and "out" for the smallest, as many of either."""
-    each = max(1, int(share * len(coins)) // 2)
-    order = np.argsort(values, kind="stable")
-    right = int(coins[order[-each:]].sum() + (~coins[order[:each]]).sum())
-    return _epsilon(len(coins), 2 * each, right, delta, risk), 2 * each, right
 
 
 def _epsilon(n_canaries: int, guesses: int, right: int, delta: float, risk: float) -> float:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import pairwise_distances_chunked
 
-from sfumato.audit.attack import Estimate, MembershipAttack, attack_from_values
-from sfumato.audit.intervals import check_confidence, interval
-from sfumato.audit.membership import DIAGNOSTIC
+from sfumato.audit.attacks import DIAGNOSTIC, Estimate, MembershipAttack, attack_from_values
+from sfumato.audit.empirical import check_confidence, interval
 from sfumato.exceptions import InvalidInputError
 
 METRICS = ("manhattan", "euclidean")
@@ -103,21 +102,44 @@ def reidentification(
     check_confidence(confidence)
     if metric not in METRICS:
         raise InvalidInputError(f"'metric' must be one of {METRICS}. Got {metric!r} instead.")
-    real, made = _table("rows", rows), _table("released", released)
+    tables = {"rows": rows, "released": released}
+    if non_members is not None:
+        tables["non_members"] = non_members
+    for name, given in tables.items():
+        table = tables[name] = np.asarray(given, dtype=np.float64)
+        if table.ndim != 2 or not len(table) or not np.isfinite(table).all():
+            raise InvalidInputError(
+                f"'{name}' must be a table of finite numbers with at least one row."
+            )
+    real, made = np.asarray(tables["rows"]), np.asarray(tables["released"])
     if real.shape[1] != made.shape[1]:
         raise InvalidInputError("'rows' and 'released' must have the same number of columns.")
-    places = _sources(sources, len(real), len(made))
-    ranks = _ranks(made, real, places, metric)
-    hits = int((ranks == 1).sum())
+    if sources is None and len(real) != len(made):
+        raise InvalidInputError(
+            f"'sources' is needed if the numbers of rows differ: {len(real)} rows, {len(made)} "
+            "released."
+        )
+    places = np.arange(len(real)) if sources is None else np.asarray(sources)
+    if places.shape != (len(made),) or places.min() < 0 or places.max() >= len(real):
+        raise InvalidInputError("'sources' must name a row for each released row.")
+    # Place of the source among all rows by distance; ties count against the attacker.
+    found: list[NDArray[np.intp]] = []
+    for distances in pairwise_distances_chunked(made, real, metric=metric):
+        start = sum(map(len, found))
+        mine = places[start : start + len(distances)].astype(np.intp)
+        own = distances[np.arange(len(distances)), mine]
+        found.append((distances <= own[:, None]).sum(axis=1))
+    ranks = np.concatenate(found)
     closeness = None
     if non_members is not None:
-        others = _table("non_members", non_members)
+        nearest = []
+        for table in (real, tables["non_members"]):
+            chunks = pairwise_distances_chunked(table, made, metric=metric)
+            nearest.append(np.concatenate([distances.min(axis=1) for distances in chunks]))
         closeness = attack_from_values(
-            _nearest(real, made, metric),
-            _nearest(others, made, metric),
-            observation="distance to the nearest released row",
-            confidence=confidence,
+            *nearest, observation="distance to the nearest released row", confidence=confidence
         )
+    hits = int((ranks == 1).sum())
     return Reidentification(
         rate=Estimate(hits / len(made), *interval(hits, len(made), confidence)),
         chance=1 / len(real),
@@ -127,41 +149,3 @@ def reidentification(
         metric=metric,
         closeness=closeness,
     )
-
-
-def _table(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    table = np.asarray(values, dtype=np.float64)
-    if table.ndim != 2 or not len(table) or not np.isfinite(table).all():
-        raise InvalidInputError(
-            f"'{name}' must be a table of finite numbers with at least one row."
-        )
-    return table
-
-
-def _sources(sources: ArrayLike | None, n_rows: int, n_released: int) -> NDArray[np.intp]:
-    if sources is None:
-        if n_rows != n_released:
-            raise InvalidInputError(
-                f"'sources' is needed if the numbers of rows differ: {n_rows} rows, {n_released} "
-                "released."
-            )
-        return np.arange(n_rows)
-    places = np.asarray(sources)
-    if places.shape != (n_released,) or places.min() < 0 or places.max() >= n_rows:
-        raise InvalidInputError("'sources' must name a row for each released row.")
-    return places.astype(np.intp)
-
-
-def _ranks(made: Any, real: Any, places: NDArray[np.intp], metric: str) -> NDArray[np.intp]:
-    """Place of the source among all rows by distance; ties count against the attacker."""
-    found: list[NDArray[np.intp]] = []
-    for distances in pairwise_distances_chunked(made, real, metric=metric):
-        start = sum(map(len, found))
-        own = distances[np.arange(len(distances)), places[start : start + len(distances)]]
-        found.append((distances <= own[:, None]).sum(axis=1))
-    return np.concatenate(found)
-
-
-def _nearest(rows: Any, made: Any, metric: str) -> NDArray[np.float64]:
-    chunks = pairwise_distances_chunked(rows, made, metric=metric)
-    return np.concatenate([distances.min(axis=1) for distances in chunks])

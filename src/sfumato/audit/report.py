@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from sfumato.audit.attack import MembershipAttack
-from sfumato.audit.membership import DIAGNOSTIC, MembershipScore
+from sfumato.audit.attacks import DIAGNOSTIC, MembershipAttack
+from sfumato.audit.empirical import EmpiricalEpsilon
+from sfumato.audit.membership import MembershipScore
 from sfumato.audit.one_run import OneRun
 from sfumato.audit.reidentification import Reidentification
-from sfumato.audit.two_point import TwoPoint
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Audit, Report, Result
 from sfumato.report.pages import write_form
 
 BINS = 40
 REFUTES_ONLY = "An audit can refute a guarantee; if it finds nothing, that proves nothing."
+
+
+@dataclass(frozen=True)
+class TwoPoint:
+    """What an audit of a private estimator on two neighbours has found.
+
+    guarantee: What the estimator promises.
+    bound: What was certified.
+    leak: What the taint test says: None if nothing after the releases reads the rows.
+    attacked ({"released values", "learned values"}): What the bound was found on.
+    """
+
+    guarantee: Guarantee
+    bound: EmpiricalEpsilon
+    leak: str | None
+    attacked: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings as plain JSON values."""
+        return {**self.bound.to_dict(), "leak": self.leak, "attacked": self.attacked}
 
 
 @dataclass(frozen=True)
@@ -87,30 +106,29 @@ class AuditReport:
     @property
     def figures(self) -> dict[str, float]:
         """The numbers worth a table."""
-        return dict(self._figures())
-
-    def _figures(self) -> Iterator[tuple[str, float]]:
+        found: dict[str, float] = {}
         if self.two_point is not None:
             bound = self.two_point.bound
             if bound.claimed is not None:
-                yield "epsilon promised", bound.claimed
+                found["epsilon promised"] = bound.claimed
             how = ", by the Gaussian conversion" if bound.method == "gaussian" else ""
-            yield f"epsilon certified at least{how}", bound.epsilon
-            yield f"epsilon that {bound.n_runs} runs could certify{how}", bound.largest
+            found[f"epsilon certified at least{how}"] = bound.epsilon
+            found[f"epsilon that {bound.n_runs} runs could certify{how}"] = bound.largest
         if self.one_run is not None:
-            yield "epsilon certified at least, one run", self.one_run.epsilon
+            found["epsilon certified at least, one run"] = self.one_run.epsilon
         if self.score is not None:
-            yield f"membership score, per unit of {self.score.observation}", self.score.value
+            found[f"membership score, per unit of {self.score.observation}"] = self.score.value
         if self.attack is not None:
-            yield "AUC of the threshold attack", self.attack.auc.value
-            yield "balanced accuracy", self.attack.balanced_accuracy.value
-            for rate, found in self.attack.true_positive_rates.items():
-                yield f"true positive rate at false positive rate {rate:g}", found.value
+            found["AUC of the threshold attack"] = self.attack.auc.value
+            found["balanced accuracy"] = self.attack.balanced_accuracy.value
+            for rate, estimate in self.attack.true_positive_rates.items():
+                found[f"true positive rate at false positive rate {rate:g}"] = estimate.value
         if self.matches is not None:
-            yield "share of released rows traced to their source", self.matches.rate.value
-            yield "the same by a blind guess", self.matches.chance
+            found["share of released rows traced to their source"] = self.matches.rate.value
+            found["the same by a blind guess"] = self.matches.chance
             if self.matches.closeness is not None:
-                yield "AUC of the closeness attack", self.matches.closeness.auc.value
+                found["AUC of the closeness attack"] = self.matches.closeness.auc.value
+        return found
 
     @property
     def notes(self) -> list[str]:
@@ -129,6 +147,32 @@ class AuditReport:
         dict
             Plain values.
         """
+        rocs = []
+        close = None if self.matches is None else self.matches.closeness
+        for attack in (self.attack, close):
+            if attack is not None:  # a few hundred points, dense where false alarms are few
+                last = len(attack.curve[0]) - 1
+                spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])
+                false, true = (
+                    rate[np.unique(np.append(0, spread.astype(int)))] for rate in attack.curve
+                )
+                rocs.append(
+                    {
+                        "name": f"threshold on {attack.observation}",
+                        "false_positive_rate": false.tolist(),
+                        "true_positive_rate": true.tolist(),
+                    }
+                )
+        histograms = []
+        if self.score is not None:  # among members and others, as in the paper's Figure 13
+            sides = {"members": self.score.members, "non_members": self.score.non_members}
+            low, high = np.quantile(np.concatenate([*sides.values()]), [0.001, 0.999])
+            edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+            counts = {
+                name: np.histogram(np.clip(side, edges[0], edges[-1]), edges)[0].tolist()
+                for name, side in sides.items()
+            }
+            histograms = [{"name": self.score.observation, "edges": edges.tolist(), **counts}]
         parts = {
             "guarantee": self.guarantee,
             "two_point": self.two_point,
@@ -142,16 +186,12 @@ class AuditReport:
             "when": self.when.isoformat(),
             "verdict": self.verdict,
             "consistent": self.consistent,
-            "figures": {k: v if np.isfinite(v) else str(v) for k, v in self._figures()},
-            "rocs": [_roc(attack) for attack in self._attacks()],
-            "histograms": [] if self.score is None else [_histogram(self.score)],
+            "figures": {k: v if np.isfinite(v) else str(v) for k, v in self.figures.items()},
+            "rocs": rocs,
+            "histograms": histograms,
             "notes": self.notes,
             **{name: part.to_dict() for name, part in parts.items() if part is not None},
         }
-
-    def _attacks(self) -> list[MembershipAttack]:
-        close = None if self.matches is None else self.matches.closeness
-        return [attack for attack in (self.attack, close) if attack is not None]
 
     def to_json(self) -> str:
         """Return the report as JSON.
@@ -184,38 +224,3 @@ class AuditReport:
             The file to write; its suffix names the form.
         """
         write_form(path, {".html": self.to_html, ".json": self.to_json})
-
-
-def _roc(attack: MembershipAttack) -> dict[str, Any]:
-    false, true = _thinned(attack)
-    return {
-        "name": f"threshold on {attack.observation}",
-        "false_positive_rate": false,
-        "true_positive_rate": true,
-    }
-
-
-def _thinned(attack: MembershipAttack) -> tuple[list[float], list[float]]:
-    """Return the curve at a few hundred points, dense where false alarms are few."""
-    false, true = attack.curve
-    last = len(false) - 1
-    spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])
-    places = np.unique(np.append(0, spread.astype(int)))
-    return false[places].tolist(), true[places].tolist()
-
-
-def _histogram(score: MembershipScore) -> dict[str, Any]:
-    """Counts of the observation among members and others, as in the paper's Figure 13."""
-    both = np.concatenate([score.members, score.non_members])
-    low, high = np.quantile(both, [0.001, 0.999])
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    counts = [
-        np.histogram(np.clip(side, edges[0], edges[-1]), edges)[0].tolist()
-        for side in (score.members, score.non_members)
-    ]
-    return {
-        "name": score.observation,
-        "edges": edges.tolist(),
-        "members": counts[0],
-        "non_members": counts[1],
-    }

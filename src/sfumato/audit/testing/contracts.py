@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.stats import gamma, kstest, laplace, norm
 from sklearn.base import clone
 
-from sfumato.audit.testing.case import Oracle, PrivateCase, fit, neighbours, rows_of_a_person
 from sfumato.audit.testing.inspection import holds_a_row, leaves, saved_bytes, unpacked
-from sfumato.audit.testing.outcome import outcome_of
-from sfumato.audit.testing.taint import compare_replays, require
+from sfumato.audit.testing.taint import (
+    compare_replays,
+    fit,
+    outcome_of,
+    require,
+    rows_of_a_person,
+)
 from sfumato.exceptions import BudgetExceededError, MissingBoundsError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (
@@ -24,17 +29,112 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
     QuantileMechanism,
 )
-from sfumato.mechanisms.base import Released, Tape, taped
+from sfumato.mechanisms.base import Released, taped
 from sfumato.mechanisms.entropy import Words, drawing_from, seeded
 from sfumato.mechanisms.exponential import ColumnPairsMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Relation, Status, Unit
+from sfumato.tables.bounds import Bounds
 
 FALSE_ALARM = 1e-6  # chance that a right noise law is called wrong
 SCORES = 1200  # noise values a release shows; 2/3 or 3/2 of the scale pass once in 10^6
 MAX_FITS = 500
+Oracle = Callable[[Any, np.ndarray, np.ndarray | None], None]
+Data = tuple[np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class PrivateCase:
+    """An unfitted private estimator and data to try it on.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted, with bounds and a finite epsilon.
+    X : ndarray of shape (n_rows, n_features)
+        Rows inside the bounds, a few hundred.
+    y : ndarray, optional
+        Labels or targets.
+    oracle : callable, optional
+        ``oracle(fitted, X, y)`` asserts that the estimator fitted with infinite epsilon equals
+        its non-private counterpart.
+    rows_at_bound : ndarray, optional
+        Rows that attain the sensitivity; by default rows on the edge of the bounds along the
+        principal directions of X.
+    """
+
+    estimator: Any
+    X: np.ndarray
+    y: np.ndarray | None = None
+    oracle: Oracle | None = None
+    rows_at_bound: np.ndarray | None = None
+
+    def fitted(self, **params: Any) -> Any:
+        """Return a fitted clone with some parameters changed.
+
+        Parameters
+        ----------
+        **params : object
+            Parameters that are changed.
+
+        Returns
+        -------
+        object
+            The fitted clone.
+        """
+        return fit(clone(self.estimator).set_params(**params), self.X, self.y)
+
+
+def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
+    """Yield neighbours under the estimator's relation: a last row, or person, replaced or removed.
+
+    The rows lie on the edge of the bounds, far outside them, inside, and are not finite; each
+    comes with two labels. With unit "entry" one number of the last row is moved instead, by the
+    `entry_bound` or through the whole box; its label stays, for labels are public there.
+    """
+    estimator, X, y = case.estimator, case.X, case.y
+    bounds: Bounds = estimator.array_bounds
+    k, n_features = rows_of_a_person(estimator), X.shape[1]
+
+    def with_last(row: np.ndarray, label: Any) -> Data:
+        labels = None if y is None else y.copy()
+        if labels is not None:
+            labels[-k:] = label
+        return np.vstack([X[:-k], *[row] * k]), labels
+
+    if estimator.unit == Unit.ENTRY:
+        low, high = bounds.box(n_features)  # type: ignore[misc]
+        asked, label = estimator.entry_bound, None if y is None else y[-1]
+        for column in {int(np.argmin(high - low)), int(np.argmax(high - low)), 0}:
+            a, b = low[column], high[column]
+            moves = [(a, b), (a - 9, b + 9), (np.nan, b), (np.inf, a)]
+            if asked is not None:
+                starts = (a, b - asked, a - asked / 2, a - 9, X[-1, column])
+                moves = [(start, start + asked) for start in starts]
+            for move in moves:
+                first, second = (np.array(X[-1]) for _ in move)
+                first[column], second[column] = move
+                yield with_last(first, label), with_last(second, label)
+        return
+    edge = case.rows_at_bound
+    if edge is None:
+        centre, radius = bounds.ball(n_features)
+        axes = np.linalg.svd(X - centre, full_matrices=False)[2][:2]
+        far = centre + radius * np.vstack([axes, -axes[:1], axes.sum(axis=0) / np.sqrt(2)])
+        edge = np.vstack([bounds.clip(far), centre])
+        box = bounds.box(n_features) if bounds.has_ranges else None
+        if box is not None:  # opposite corners, and one that is nearly orthogonal
+            edge = np.vstack([edge, *box, np.where(np.arange(n_features) % 2 == 1, *box)])
+    odd = np.vstack([10 * edge[:2], np.full_like(edge[:1], np.nan), X[:1]])
+    labels = [None] if y is None else list(np.unique(y)[:2])
+    variants = [with_last(row, label) for row in np.vstack([edge, odd]) for label in labels]
+    if Relation(estimator.relation) is Relation.ADD_OR_REMOVE_ONE:
+        without = X[:-k], None if y is None else y[:-k]
+        yield from ((variant, without) for variant in variants)
+        return
+    yield from combinations(variants, 2)
 
 
 def check_private_estimator(
@@ -107,36 +207,22 @@ def check_taint(case: PrivateCase) -> None:
 def _other_data(case: PrivateCase) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     X, y = _scrambled(case)
     yield X, y
-    yield np.asfortranarray(_with_equal_numbers(X), dtype=np.float32), y
-    yield _odd(case, X), y if case.estimator.unit == Unit.ENTRY else _one_label(y)
-    cells = X.astype(object)
-    cells[0, 0] = None
-    if y is None or case.estimator.unit == Unit.ENTRY:  # where labels are public
-        yield cells, y
-        return
-    labels = y.astype(object)
-    labels[0] = None
-    yield cells, labels
-
-
-def _with_equal_numbers(X: np.ndarray) -> np.ndarray:
-    """A first column of one number, and the last two columns equal: what is constant is secret."""
-    rows = X.copy()
+    rows = X.copy()  # what is constant is secret
     rows[:, -2:] = rows[:, -1:]
     rows[:, 0] = rows[0, 0]
-    return rows
-
-
-def _odd(case: PrivateCase, X: np.ndarray) -> np.ndarray:
-    """Rows that are all the same, but for a few that no bounds admit."""
-    rows = np.tile(X[:1], (len(X), 1))
+    yield np.asfortranarray(rows, dtype=np.float32), y
+    odd = np.tile(X[:1], (len(X), 1))  # all the same, but for a few that no bounds admit
     centre, radius = case.estimator.array_bounds.ball(X.shape[1])
-    rows[1], rows[2], rows[3], rows[4] = np.nan, np.inf, 1e308, centre + 10 * (1 + radius)
-    return rows
-
-
-def _one_label(y: np.ndarray | None) -> np.ndarray | None:
-    return None if y is None else np.full_like(y, y[0])
+    odd[1], odd[2], odd[3], odd[4] = np.nan, np.inf, 1e308, centre + 10 * (1 + radius)
+    is_public = y is None or case.estimator.unit == Unit.ENTRY  # whether labels are
+    yield odd, y if y is None or is_public else np.full_like(y, y[0])
+    cells = X.astype(object)
+    cells[0, 0] = None
+    labels = y
+    if y is not None and not is_public:
+        labels = y.astype(object)
+        labels[0] = None
+    yield cells, labels
 
 
 def _scrambled(case: PrivateCase) -> tuple[np.ndarray, np.ndarray | None]:
@@ -162,7 +248,9 @@ def check_sensitivity(case: PrivateCase) -> None:
     def statistics(X: np.ndarray, y: np.ndarray | None) -> list[Released]:
         key = X.tobytes() + (b"" if y is None else y.tobytes())
         if key not in found:
-            found[key] = _statistics(case, tape, X, y)
+            with taped(playback=tape) as replay:  # released values are held fixed
+                fit(clone(case.estimator).set_params(epsilon=1e6), X, y)
+            found[key] = replay.releases
         return found[key]
 
     for data, near in neighbours(case):
@@ -178,15 +266,6 @@ def check_sensitivity(case: PrivateCase) -> None:
         bool(np.all(largest >= 0.9)),
         f"No pair attains 90 % of the sensitivity; largest shares {largest.round(3)}.",
     )
-
-
-def _statistics(
-    case: PrivateCase, tape: Tape, X: np.ndarray, y: np.ndarray | None
-) -> list[Released]:
-    """Exact statistics on other data, with the released values of `tape` held fixed."""
-    with taped(playback=tape) as replay:
-        fit(clone(case.estimator).set_params(epsilon=1e6), X, y)
-    return replay.releases
 
 
 def check_noise_law(case: PrivateCase) -> None:
@@ -243,25 +322,23 @@ def check_guarantee_covers_the_releases(case: PrivateCase) -> None:
 
 def check_charged_before_the_draw(case: PrivateCase) -> None:
     """A refused charge draws nothing; an accepted one stands even if the draw fails."""
-    outcome = _fit_watched(case, refusing := _WatchedLedger(refuses=True))
+    outcomes: list[Exception | None] = []
+    ledgers = _WatchedLedger(refuses=True), _WatchedLedger()
+    for ledger in ledgers:
+        try:
+            with drawing_from(ledger.draw):
+                case.fitted(ledger=ledger)
+            outcomes.append(None)
+        except (BudgetExceededError, _DrawError) as error:
+            outcomes.append(error)
     require(
-        isinstance(outcome, BudgetExceededError) and refusing.happened == ["refused"],
+        isinstance(outcomes[0], BudgetExceededError) and ledgers[0].happened == ["refused"],
         "A refused charge must stop fit before any noise is drawn.",
     )
-    outcome = _fit_watched(case, failing := _WatchedLedger())
     require(
-        isinstance(outcome, _DrawError) and failing.happened[0] == "charged",
+        isinstance(outcomes[1], _DrawError) and ledgers[1].happened[0] == "charged",
         "The ledger must be charged before noise is drawn.",
     )
-
-
-def _fit_watched(case: PrivateCase, ledger: _WatchedLedger) -> Exception | None:
-    try:
-        with drawing_from(ledger.draw):
-            case.fitted(ledger=ledger)
-    except (BudgetExceededError, _DrawError) as error:
-        return error
-    return None
 
 
 class _DrawError(Exception):
@@ -338,19 +415,11 @@ def check_errors_tell_nothing(case: PrivateCase) -> None:
             )
 
 
-def _with_words(X: np.ndarray, y: Any) -> tuple[Any, Any]:
-    return np.array([[f"word {cell}" for cell in row] for row in X], dtype=object), y
-
-
-def _with_lists(X: np.ndarray, y: Any) -> tuple[Any, Any]:
-    return [[list(row[:1]), *row[1:]] for row in X], y
-
-
 DAMAGES: dict[str, Callable[[np.ndarray, Any], tuple[Any, Any]]] = {
     "a single row": lambda X, y: (X[0], y),
     "a stack of tables": lambda X, y: (X[None], y),
-    "cells of text": _with_words,
-    "cells that are lists": _with_lists,
+    "cells of text": lambda X, y: (np.array([[f"word {c}" for c in row] for row in X], object), y),
+    "cells that are lists": lambda X, y: ([[list(row[:1]), *row[1:]] for row in X], y),
     "complex numbers": lambda X, y: (X * 1j, y),
     "rows without labels": lambda X, y: (X, None if y is None else y[:-1]),
     "labels in two columns": lambda X, y: (X, None if y is None else np.stack([y, y], axis=1)),
@@ -373,19 +442,23 @@ PRIVATE_CHECKS: tuple[Callable[[PrivateCase], None], ...] = (
 )
 
 
-# What a mechanism says of its noise, in a form that a test can check ------------------------------
+# What a mechanism says of its noise, in a form that a test can check ----------------------------
 
 
 def moved_share(here: Released, there: Released) -> float:
     """Distance of two statistics in the mechanism's norm, as a share of its sensitivity."""
-    if isinstance(here.mechanism, ObjectiveMechanism):
-        return _moved_gradient(here, there)
-    mechanism = here.mechanism
-    if isinstance(mechanism, QuantileMechanism):  # the counts of each column by themselves
-        moved = np.abs(here.statistic - there.statistic).sum(axis=1)
-        return float(moved.max()) / mechanism.sensitivity
+    mechanism: Any = here.mechanism
+    if isinstance(mechanism, ObjectiveMechanism):  # its gradient counts, at any point; here at two
+        moved = []
+        for point in (here.output, np.zeros_like(here.output)):
+            a, b = (each.statistic.item().gradient(point) for each in (here, there))
+            moved.append(float(np.linalg.norm(a - b)))
+        return max(moved) / float(mechanism.sensitivity)
     difference = np.abs(np.ravel(here.statistic) - np.ravel(there.statistic))
-    if isinstance(mechanism, ColumnPairsMechanism):  # the counts of each pair by themselves
+    if isinstance(mechanism, QuantileMechanism):  # the counts of each column alone
+        columns = difference.reshape(np.shape(here.statistic)).sum(axis=1)
+        return float(columns.max()) / mechanism.sensitivity
+    if isinstance(mechanism, ColumnPairsMechanism):  # the counts of each pair alone
         starts = np.cumsum([0] + [each.size for each in mechanism.references[:-1]])
         return float(np.add.reduceat(difference, starts).max()) / mechanism.sensitivity
     if isinstance(mechanism, GaussianMechanism):
@@ -403,15 +476,28 @@ def moved_share(here: Released, there: Released) -> float:
 
 def uniform_scores(released: Released, factor: float = 1.0) -> np.ndarray:
     """Return numbers uniform on (0, 1) if the noise has `factor` times the stated scale."""
-    if isinstance(released.mechanism, ObjectiveMechanism):
-        return _linear_term_scores(released, factor)
     mechanism: Any = released.mechanism
+    if isinstance(mechanism, ObjectiveMechanism):
+        # At the minimiser the noise balances all other gradients.
+        point = released.output
+        linear = -(released.statistic.item().gradient(point) + mechanism.strong_convexity * point)
+        if isinstance(mechanism, GammaObjectiveMechanism):
+            length = float(np.linalg.norm(linear)) * mechanism.rate
+            return np.asarray([gamma.cdf(length / factor, mechanism.size)])
+        return np.asarray(norm.cdf(linear.ravel() / (factor * math.sqrt(mechanism.variance()))))
     if isinstance(mechanism, QuantileMechanism | ColumnPairsMechanism):
         return np.empty(0)  # choices, not a sum
     noise = np.asarray(released.output, dtype=float) - released.statistic
     if isinstance(mechanism, GaussianMechanism):
-        scale = factor * math.sqrt(mechanism.variance())
-        return np.asarray(norm.cdf(_independent(noise, released.method) / scale))
+        if released.method == "release_symmetric":
+            # Independent coordinates of equal variance: ``(m_ii, √2 m_ij)``
+            order = noise.shape[-1]
+            stack = noise.reshape(-1, order, order)
+            rows, columns = np.triu_indices(order, k=1)
+            above = math.sqrt(2) * stack[:, rows, columns]
+            diagonal = stack[:, np.arange(order), np.arange(order)]
+            noise = np.concatenate([diagonal.ravel(), above.ravel()])
+        return np.asarray(norm.cdf(np.ravel(noise) / (factor * math.sqrt(mechanism.variance()))))
     if isinstance(mechanism, LaplaceMechanism):
         scale = factor * mechanism.sensitivity / mechanism.epsilon
         return np.asarray(laplace.cdf(np.ravel(noise), scale=scale))
@@ -419,35 +505,3 @@ def uniform_scores(released: Released, factor: float = 1.0) -> np.ndarray:
         scale = factor * mechanism.entry_bound / mechanism.epsilon
         return np.asarray(laplace.cdf(noise[noise != 0], scale=scale))
     return np.empty(0)
-
-
-def _independent(noise: np.ndarray, method: str) -> np.ndarray:
-    """Independent coordinates of equal variance: ``(m_ii, √2 m_ij)`` of a symmetric release."""
-    if method != "release_symmetric":
-        return np.ravel(noise)
-    order = noise.shape[-1]
-    stack = noise.reshape(-1, order, order)
-    rows, columns = np.triu_indices(order, k=1)
-    diagonal = np.arange(order)
-    above = math.sqrt(2) * stack[:, rows, columns]
-    return np.concatenate([stack[:, diagonal, diagonal].ravel(), above.ravel()])
-
-
-def _moved_gradient(here: Released, there: Released) -> float:
-    """The statistic is an objective: its gradient counts, at any point; here at two of them."""
-    objectives = here.statistic.item(), there.statistic.item()
-    moved = []
-    for point in (here.output, np.zeros_like(here.output)):
-        gradients = [objective.gradient(point) for objective in objectives]
-        moved.append(float(np.linalg.norm(gradients[0] - gradients[1])))
-    return max(moved) / float(here.mechanism.sensitivity)
-
-
-def _linear_term_scores(released: Released, factor: float) -> np.ndarray:
-    """Find the noise from the minimiser: there it balances all other gradients."""
-    mechanism, point = released.mechanism, released.output
-    linear = -(released.statistic.item().gradient(point) + mechanism.strong_convexity * point)
-    if isinstance(mechanism, GammaObjectiveMechanism):
-        length = float(np.linalg.norm(linear)) * mechanism.rate
-        return np.asarray([gamma.cdf(length / factor, mechanism.size)])
-    return np.asarray(norm.cdf(linear.ravel() / (factor * math.sqrt(mechanism.variance()))))

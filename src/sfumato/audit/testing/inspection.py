@@ -43,6 +43,19 @@ DESCRIPTORS = (
 )
 HEAP_TYPE = 1 << 9
 NO_VALUES = {"__dict__", "__weakref__", "_abc_impl", "__module__", "__builtins__"}
+# Objects of the interpreter whose parts are these attributes
+PARTS_OF: dict[Any, tuple[str, ...]] = {
+    types.MethodType: ("__self__", "__func__"),
+    functools.partial: ("func", "args", "keywords"),
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    types.TracebackType: ("tb_frame", "tb_next"),
+    # An error that is kept keeps the variables of all functions that it came through.
+    BaseException: ("args", "__cause__", "__context__", "__traceback__"),
+}
+CONTAINERS = (np.ndarray, dict, list, tuple, deque, set, frozenset, types.FunctionType)
+CONTAINERS += (contextvars.ContextVar, functools._lru_cache_wrapper, mmap.mmap, types.FrameType)
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,12 @@ ITSELF = {int, bool, str, bytes, type(None)}  # described by their values, and f
 LEAVES = (*PLAIN, np.generic, np.dtype, types.ModuleType, types.CodeType)
 
 
-def leaves(value: Any, path: str = "model", deepest: int = MAX_NESTED) -> Iterator[tuple[str, Any]]:
+def leaves(
+    value: Any,
+    path: str = "model",
+    deepest: int = MAX_NESTED,
+    seen: dict[int, Any] | None = None,
+) -> Iterator[tuple[str, Any]]:
     """Walk everything that an object holds, and its `Outline` before its parts.
 
     Attributes and slots, also of subclasses of numbers and texts, items of containers in their
@@ -67,53 +85,45 @@ def leaves(value: Any, path: str = "model", deepest: int = MAX_NESTED) -> Iterat
     state that objects of other libraries would write to a file. Where nothing of this can be had,
     an object is equal to itself alone.
     """
-    yield from _walk(value, path, deepest, {})
-
-
-def _walk(value: Any, path: str, deepest: int, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
+    seen = {} if seen is None else seen
+    parts: Parts = []
     if isinstance(value, LEAVES):
         yield path, value
         is_named = isinstance(value, type | types.ModuleType)
-        if type(value).__module__ == "builtins" and not is_named:
+        if id(value) in seen or not deepest:
             return
-        if id(value) not in seen and deepest:
-            seen[id(value)] = value
-            for name, part in _parts_of_leaf(value):
-                yield from _walk(part, path + name, deepest - 1, seen)
-        return
-    if typing.get_origin(value) is not None or type(value).__module__ == "typing":
+        if is_named:
+            parts = [] if _is_importable(value) else _namespace(value)
+        elif isinstance(value, np.dtype):
+            parts = [(".metadata", value.metadata)] if value.metadata else []
+        elif type(value).__module__ != "builtins" and not isinstance(value, enum.Enum):
+            parts = [] if _is_importable(type(value)) else [(".__class__", type(value))]
+            parts += _attributes(value)
+        if not parts:
+            return
+        seen[id(value)] = value
+    elif typing.get_origin(value) is not None or type(value).__module__ == "typing":
         yield path, str(value)
+    elif id(value) in seen:
         return
-    if id(value) in seen:
-        return
-    if deepest == 0:
+    elif deepest == 0:
         yield path, _opaque(value)
-        return
-    seen[id(value)] = value  # kept alive, so that no other object takes its place
-    is_numbers = is_foreign_array(value) or _is_row_of_numbers(value)
-    parts = [] if is_numbers else _parts(value)
-    if is_numbers or isinstance(value, np.ndarray):
-        yield path, value
-    elif parts or _shows_itself(value):
-        yield path, Outline(_type_name(value), tuple(name for name, _ in parts))
     else:
-        yield path, _opaque(value)
-    if not _is_importable(type(value)):
-        parts = [*parts, (".__class__", type(value))]
+        seen[id(value)] = value  # kept alive, so that no other object takes its place
+        is_row = type(value) in {list, tuple} and all(isinstance(item, NUMBERS) for item in value)
+        is_numbers = is_foreign_array(value) or is_row
+        parts = [] if is_numbers else _parts(value)
+        shows_itself = isinstance(value, (*CONTAINERS, *PARTS_OF, *LOCKS, *DESCRIPTORS))
+        if is_numbers or isinstance(value, np.ndarray):
+            yield path, value
+        elif parts or shows_itself or hasattr(value, "__dict__"):  # really empty, or a lock
+            yield path, Outline(_type_name(value), tuple(name for name, _ in parts))
+        else:
+            yield path, _opaque(value)
+        if not _is_importable(type(value)):
+            parts = [*parts, (".__class__", type(value))]
     for name, part in parts:
-        yield from _walk(part, path + name, deepest - 1, seen)
-
-
-def _parts_of_leaf(value: Any) -> Parts:
-    """What can hang on a class, a module, a number or a text."""
-    if isinstance(value, type | types.ModuleType):
-        return [] if _is_importable(value) else _of_namespace(value)
-    if isinstance(value, np.dtype):
-        return [(".metadata", value.metadata)] if value.metadata else []
-    if isinstance(value, enum.Enum):
-        return []
-    parts = [] if _is_importable(type(value)) else [(".__class__", type(value))]
-    return parts + _stored_attributes(value)
+        yield from leaves(part, path + name, deepest - 1, seen)
 
 
 def _is_importable(value: Any) -> bool:
@@ -128,7 +138,7 @@ def _is_importable(value: Any) -> bool:
     return found is value
 
 
-def _of_namespace(value: Any) -> Parts:
+def _namespace(value: Any) -> Parts:
     parts = [
         (f".{name}", part)
         for name, part in list(vars(value).items())
@@ -143,160 +153,88 @@ def _opaque(value: Any) -> Outline:
     return Outline(f"{_type_name(value)} that cannot be looked into", (hex(id(value)),))
 
 
-def _is_row_of_numbers(value: Any) -> bool:
-    return type(value) in {list, tuple} and all(isinstance(item, NUMBERS) for item in value)
-
-
 def _parts(value: Any) -> Parts:
-    for kind, parts_of in _WAYS:
+    """Return the parts of an object by their names."""
+    parts: Parts = []
+    if isinstance(value, np.ndarray):
+        parts = [(".dtype", value.dtype)] if value.dtype.metadata else []
+        if value.dtype.hasobject:
+            parts += [(f".flat[{i}]", item) for i, item in enumerate(value.ravel())]
+        whole = value.base
+        shows_all = value.flags.forc and getattr(whole, "nbytes", -1) == value.nbytes
+        if whole is not None and not shows_all:
+            parts.append((".base", whole))  # a view of a row keeps all rows
+        return parts + [(f".{k}", v) for k, v in getattr(value, "__dict__", {}).items()]
+    if isinstance(value, dict):
+        # A key that has parts is described alone: to write it down would take longer.
+        parts = [
+            (f"[{key!r}]" if isinstance(key, PLAIN) else f"[key {i}]", item)
+            for i, (key, item) in enumerate(value.items())
+        ]
+        parts += [(f".key{i}", key) for i, key in enumerate(value) if not isinstance(key, PLAIN)]
+        return parts + _attributes(value)
+    if isinstance(value, list | tuple | deque):
+        return [(f"[{i}]", item) for i, item in enumerate(value)] + _attributes(value)
+    if isinstance(value, set | frozenset):
+        keyed = [
+            (repr(description(v)) if isinstance(v, (*PLAIN, np.generic)) else _type_name(v), v)
+            for v in value
+        ]
+        ordered = sorted(keyed, key=lambda each: each[0])
+        return [(f"{{{i}}}", item) for i, (_, item) in enumerate(ordered)]
+    if isinstance(value, types.FunctionType):
+        parts = [(f".{name}", getattr(value, name)) for name in ("__qualname__", "__doc__")]
+        parts.append((".__code__", value.__code__))
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            content = None
+            with suppress(ValueError):  # not filled yet
+                content = cell.cell_contents
+            parts.append((f".closure[{name}]", content))
+        home = sys.modules.get(value.__globals__.get("__name__", ""))
+        if value.__globals__ is not getattr(home, "__dict__", None):
+            parts.append((".__globals__", value.__globals__))
+        for name in ("__annotations__", "__defaults__", "__kwdefaults__"):
+            if getattr(value, name):
+                parts.append((f".{name}", getattr(value, name)))
+        return parts + [(f".{k}", v) for k, v in value.__dict__.items()]
+    if isinstance(value, contextvars.ContextVar):
+        return [(".value", value.get(None))]
+    if isinstance(value, functools._lru_cache_wrapper):
+        return _referents(value, "cache")  # only the garbage collector can tell what it keeps
+    if isinstance(value, mmap.mmap):
+        return [] if value.closed else [(".content", value[:])]
+    if isinstance(value, types.FrameType):
+        local = value.f_locals if value.f_locals is not value.f_globals else {}
+        return [(".f_code", value.f_code), *((f".{k}", v) for k, v in local.items())]
+    for kind, names in PARTS_OF.items():
         if isinstance(value, kind):
-            return list(parts_of(value))
-    return _stored(value)
-
-
-def _shows_itself(value: Any) -> bool:
-    """Whether an object without parts is really empty, or a lock, which holds nothing."""
-    kinds = tuple(kind for kind, _ in _WAYS)
-    return isinstance(value, (*kinds, *LOCKS, *DESCRIPTORS)) or hasattr(value, "__dict__")
-
-
-def _of_array(value: np.ndarray) -> Parts:
-    parts: Parts = [(".dtype", value.dtype)] if value.dtype.metadata else []
-    if value.dtype.hasobject:
-        parts += [(f".flat[{i}]", item) for i, item in enumerate(value.ravel())]
-    whole = value.base
-    shows_all = value.flags.forc and getattr(whole, "nbytes", -1) == value.nbytes
-    if whole is not None and not shows_all:
-        parts.append((".base", whole))  # a view of a row keeps all rows
-    return parts + _named(getattr(value, "__dict__", {}))
-
-
-def _of_dict(value: dict[Any, Any]) -> Parts:
-    # A key that has parts is described by itself: to write it down would take longer.
-    items: Parts = [
-        (f"[{key!r}]" if isinstance(key, PLAIN) else f"[key {i}]", item)
-        for i, (key, item) in enumerate(value.items())
-    ]
-    keys = [(f".key{i}", key) for i, key in enumerate(value) if not isinstance(key, PLAIN)]
-    return items + keys + _stored_attributes(value)
-
-
-def _of_sequence(value: Any) -> Parts:
-    items: Parts = [(f"[{i}]", item) for i, item in enumerate(value)]
-    return items + _stored_attributes(value)
-
-
-def _of_set(value: Any) -> Parts:
-    return [(f"{{{i}}}", item) for i, item in enumerate(sorted(value, key=_sort_key))]
-
-
-def _sort_key(value: Any) -> str:
-    return (
-        repr(description(value)) if isinstance(value, (*PLAIN, np.generic)) else _type_name(value)
-    )
-
-
-def _of_function(value: types.FunctionType) -> Parts:
-    cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-    parts: Parts = [(f".{name}", getattr(value, name)) for name in ("__qualname__", "__doc__")]
-    parts.append((".__code__", value.__code__))
-    parts += [(f".closure[{name}]", _content(cell)) for name, cell in cells]
-    home = sys.modules.get(value.__globals__.get("__name__", ""))
-    if value.__globals__ is not getattr(home, "__dict__", None):
-        parts.append((".__globals__", value.__globals__))
-    if value.__annotations__:
-        parts.append((".__annotations__", value.__annotations__))
-    if value.__defaults__:
-        parts.append((".__defaults__", value.__defaults__))
-    if value.__kwdefaults__:
-        parts.append((".__kwdefaults__", value.__kwdefaults__))
-    return parts + _named(value.__dict__)
-
-
-def _of_error(value: BaseException) -> Parts:
-    """An error that is kept keeps the variables of all functions that it came through."""
-    names = ("args", "__cause__", "__context__", "__traceback__")
-    return [(f".{name}", getattr(value, name)) for name in names] + _stored_attributes(value)
-
-
-def _of_traceback(value: types.TracebackType) -> Parts:
-    return [(".tb_frame", value.tb_frame), (".tb_next", value.tb_next)]
-
-
-def _of_frame(value: types.FrameType) -> Parts:
-    is_of_a_call = value.f_locals is not value.f_globals
-    return [(".f_code", value.f_code), *(_named(value.f_locals) if is_of_a_call else [])]
-
-
-def _of_map(value: mmap.mmap) -> Parts:
-    return [] if value.closed else [(".content", value[:])]
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None
-
-
-def _of_method(value: types.MethodType) -> Parts:
-    return [(".__self__", value.__self__), (".__func__", value.__func__)]
-
-
-def _of_partial(value: functools.partial[Any]) -> Parts:
-    return [(".func", value.func), (".args", value.args), (".keywords", value.keywords)]
-
-
-def _of_property(value: property) -> Parts:
-    return [(f".{name}", getattr(value, name)) for name in ("fget", "fset", "fdel")]
-
-
-def _of_wrapper(value: Any) -> Parts:
-    return [(".__func__", value.__func__)]
-
-
-def _of_context(value: contextvars.ContextVar[Any]) -> Parts:
-    return [(".value", value.get(None))]
-
-
-def _of_cache(value: Any) -> Parts:
-    # Only the garbage collector can tell what `lru_cache` keeps.
-    kept = [part for part in gc.get_referents(value) if not isinstance(part, type)]
-    return [(f".cache[{i}]", part) for i, part in enumerate(kept)]
-
-
-_WAYS: tuple[tuple[Any, Any], ...] = (
-    (np.ndarray, _of_array),
-    (dict, _of_dict),
-    ((list, tuple, deque), _of_sequence),
-    ((set, frozenset), _of_set),
-    (types.FunctionType, _of_function),
-    (types.MethodType, _of_method),
-    (functools.partial, _of_partial),
-    (property, _of_property),
-    ((staticmethod, classmethod), _of_wrapper),
-    (contextvars.ContextVar, _of_context),
-    (functools._lru_cache_wrapper, _of_cache),
-    (mmap.mmap, _of_map),
-    (BaseException, _of_error),
-    (types.TracebackType, _of_traceback),
-    (types.FrameType, _of_frame),
-)
-
-
-def _stored(value: Any) -> Parts:
-    """Attributes and slots; for objects made in other languages, what they would write down."""
-    parts = _stored_attributes(value)
+            parts = [(f".{name}", getattr(value, name)) for name in names]
+            return parts + (_attributes(value) if kind is BaseException else [])
+    # Attributes and slots; for objects made in other languages, what they would write down
+    parts = _attributes(value)
     writes_itself = any(
         getattr(type(value), name, None) is not getattr(object, name)
         for name in ("__reduce__", "__getstate__")
     ) and not isinstance(value, BaseEstimator)  # which writes its attributes
-    is_plain = bool(parts) or hasattr(value, "__dict__")
-    return parts if is_plain and not writes_itself else parts + _reduced(value)
+    if (parts or hasattr(value, "__dict__")) and not writes_itself:
+        return parts
+    try:
+        written = value.__reduce_ex__(4)
+    except Exception:  # it cannot be written down: what does it refer to?
+        return parts + _referents(value, "refers")
+    if isinstance(written, str):  # the name of something global
+        return [*parts, (".written", written)]
+    listed = [(f".written[{i}]", part) for i, part in enumerate(written[1:]) if part is not None]
+    return parts + listed
 
 
-def _stored_attributes(value: Any) -> Parts:
-    parts = _named(getattr(value, "__dict__", {}))
+def _referents(value: Any, name: str) -> Parts:
+    kept = [part for part in gc.get_referents(value) if not isinstance(part, type)]
+    return [(f".{name}[{i}]", part) for i, part in enumerate(kept)]
+
+
+def _attributes(value: Any) -> Parts:
+    parts = [(f".{name}", part) for name, part in getattr(value, "__dict__", {}).items()]
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items() if "__slots__" in vars(kind) else ():
             if isinstance(slot, types.MemberDescriptorType):
@@ -305,27 +243,11 @@ def _stored_attributes(value: Any) -> Parts:
     return parts
 
 
-def _named(attributes: Any) -> Parts:
-    return [(f".{name}", value) for name, value in attributes.items()]
-
-
-def _reduced(value: Any) -> Parts:
-    try:
-        written = value.__reduce_ex__(4)
-    except Exception:  # it cannot be written down: what does it refer to?
-        kept = [part for part in gc.get_referents(value) if not isinstance(part, type)]
-        return [(f".refers[{i}]", part) for i, part in enumerate(kept)]
-    if isinstance(written, str):  # the name of something global
-        return [(".written", written)]
-    return [(f".written[{i}]", part) for i, part in enumerate(written[1:]) if part is not None]
-
-
 def _type_name(value: Any) -> str:
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-# Comparing ----------------------------------------------------------------------------------------
+# Comparing --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -341,48 +263,43 @@ class Description:
 
 def description(value: Any) -> Description:
     """Describe a leaf to the bit: sign of zero, payload of NaN, type and shape included."""
+    name = _type_name(value)
     if type(value) in ITSELF:
-        return Description(_type_name(value), content=value)
+        return Description(name, content=value)
     if isinstance(value, Outline):
         return Description(value.kind, content=value.names)
-    if is_foreign_array(value):
-        host = _of_numbers(to_numpy(value))
-        return Description(_type_name(value), str(value.dtype), host.shape, "", host.content)
-    if isinstance(value, np.ndarray | np.generic):
-        return _of_numbers(value)
+    is_foreign = is_foreign_array(value)
+    if is_foreign or isinstance(value, np.ndarray | np.generic):
+        array = to_numpy(value) if is_foreign else value
+        order, content = "", b""
+        if isinstance(array, np.ndarray) and not is_foreign:
+            order = f"C={array.flags.c_contiguous} F={array.flags.f_contiguous}"
+        if not array.dtype.hasobject:  # of a masked array what lies under the mask as well
+            content = hashlib.sha256(np.asarray(array).tobytes()).digest()
+        dtype = str(value.dtype) if is_foreign else repr(array.dtype)
+        return Description(name, dtype, array.shape, order, content)
     if type(value) in {list, tuple}:
         if all(type(item) is int for item in value):
-            return Description(_type_name(value), content=("int", *value))
-        return Description(_type_name(value), content=tuple(description(item) for item in value))
-    return Description(_type_name(value), content=_plain_content(value))
-
-
-def _of_numbers(value: Any) -> Description:
-    order = ""
-    if isinstance(value, np.ndarray):
-        order = f"C={value.flags.c_contiguous} F={value.flags.f_contiguous}"
-    content = b""
-    if not value.dtype.hasobject:  # of a masked array what lies under the mask as well
-        content = hashlib.sha256(np.asarray(value).tobytes()).digest()
-    return Description(_type_name(value), repr(value.dtype), value.shape, order, content)
-
-
-def _plain_content(value: Any) -> Any:
+            return Description(name, content=("int", *value))
+        return Description(name, content=tuple(description(item) for item in value))
+    content = value
     if isinstance(value, float):
-        return struct.pack(">d", value)
-    if isinstance(value, complex):
-        return struct.pack(">dd", value.real, value.imag)
-    if isinstance(value, types.ModuleType):
-        return value.__name__
-    if isinstance(value, np.dtype):
-        return repr(value)
-    if isinstance(value, types.CodeType):
-        return _code_content(value)
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
-    if isinstance(value, enum.Enum):
-        return value.name
-    return bytes(value) if isinstance(value, bytearray) else value
+        content = struct.pack(">d", value)
+    elif isinstance(value, complex):
+        content = struct.pack(">dd", value.real, value.imag)
+    elif isinstance(value, types.ModuleType):
+        content = value.__name__
+    elif isinstance(value, np.dtype):
+        content = repr(value)
+    elif isinstance(value, types.CodeType):
+        content = _code_content(value)
+    elif isinstance(value, type):
+        content = f"{value.__module__}.{value.__qualname__}"
+    elif isinstance(value, enum.Enum):
+        content = value.name
+    elif isinstance(value, bytearray):
+        content = bytes(value)
+    return Description(name, content=content)
 
 
 def _code_content(code: types.CodeType) -> tuple[Any, ...]:
@@ -420,7 +337,7 @@ def equal_to_the_bit(a: Any, b: Any) -> bool:
     return a is b or described(a) == described(b)
 
 
-# Rows ---------------------------------------------------------------------------------------------
+# Rows -------------------------------------------------------------------------------------------
 
 
 def holds_a_row(value: Any, rows: np.ndarray) -> bool:
@@ -433,24 +350,19 @@ def holds_a_row(value: Any, rows: np.ndarray) -> bool:
         value = np.asarray(value, dtype=float)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
         return False
-    closest = 1 - max(1e-14, 10 * _rounding(value) ** 2)
+    rounding = float(np.finfo(value.dtype).eps) if value.dtype.kind == "f" else 0.0
+    closest = 1 - max(1e-14, 10 * rounding**2)
     # Frames keep their columns as rows.
     for table in (value, value.T) if value.ndim == 2 else (value,):
         if table.shape[-1:] == rows.shape[1:]:
-            found = _directions(table.reshape(-1, rows.shape[1]).astype(float))
-            if np.any(found @ _directions(rows).T > closest):
+            directions = []
+            for each in (table.reshape(-1, rows.shape[1]).astype(float), rows):
+                with np.errstate(invalid="ignore", over="ignore"):
+                    lengths = np.linalg.norm(each, axis=1, keepdims=True)
+                    directions.append(each / np.where(lengths > 0, lengths, np.inf))
+            if np.any(directions[0] @ directions[1].T > closest):
                 return True
     return False
-
-
-def _rounding(value: np.ndarray) -> float:
-    return float(np.finfo(value.dtype).eps) if value.dtype.kind == "f" else 0.0
-
-
-def _directions(rows: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore", over="ignore"):
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return np.asarray(rows / np.where(lengths > 0, lengths, np.inf))
 
 
 def unpacked(file: bytes) -> bytes:

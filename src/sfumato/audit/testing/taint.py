@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import atexit
+import contextlib
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
-from sfumato.audit.testing.case import fit
 from sfumato.audit.testing.inspection import Description, described, first_difference, saved_bytes
-from sfumato.audit.testing.outcome import Outcome, outcome_of
-from sfumato.audit.testing.surroundings import Surroundings
+from sfumato.audit.testing.surroundings import Surroundings, is_of_a_library
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
+from sfumato.privacy.guarantee import Unit
+from sfumato.tables import is_table
 
 Data = tuple[Any, Any]
-ASPECTS = {"presence": "", "content": "", "order": " in its memory order"}
+COMPILED = (".pyc", ".nbi", ".nbc")  # what interpreters and compilers keep of code
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT
+
+
+def require(holds: bool, sentence: str) -> None:
+    """Raise AssertionError with `sentence` unless it holds; unlike assert, never optimised away."""
+    if not holds:
+        raise AssertionError(sentence)
 
 
 def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any = None) -> None:
@@ -60,78 +79,225 @@ def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any
 def compare_replays(estimator: Any, data: Data, others: Iterable[Data]) -> None:
     """Fit once with the releases recorded, and compare with the fit on each of the `others`."""
     around = Surroundings(estimator)
-    first = _Fit.of(estimator, *data, around)
-    around.restore()
-    if first.outcome.error is not None:
-        raise first.outcome.error
-    first.outcome.warn_again()
-    require(bool(first.tape.releases), "Nothing was released through a mechanism.")
-    for other in others:
-        second = _Fit.of(estimator, *other, around, playback=first.tape)
-        around.restore()
-        _compare(first, second)
 
-
-@dataclass
-class _Fit:
-    """All that can be seen of one fit."""
-
-    outcome: Outcome
-    tape: Tape
-    model: dict[str, Description]
-    around: dict[str, Description]
-    file: bytes
-
-    @classmethod
-    def of(
-        cls, estimator: Any, X: Any, y: Any, around: Surroundings, playback: Tape | None = None
-    ) -> _Fit:
+    def run(X: Any, y: Any, playback: Tape | None = None) -> tuple[Outcome, Tape, Any, Any, bytes]:
         with seeded(0), taped(playback=playback) as tape:
             outcome = outcome_of(fit, clone(estimator), X, y)
-        fitted = outcome.result
         if playback is None:
             around.notice_imports()
-        file = b"" if outcome.error is not None else saved_bytes(fitted)
-        return cls(outcome, tape, described(fitted), around.described(), file)
+        file = b"" if outcome.error is not None else saved_bytes(outcome.result)
+        seen = outcome, tape, described(outcome.result), around.described(), file
+        around.restore()
+        return seen
 
-
-def _compare(first: _Fit, second: _Fit) -> None:
-    for way, words in first.outcome.said().items():
+    first, tape, model, left, file = run(*data)
+    if first.error is not None:
+        raise first.error
+    for each in first.warnings:  # passed on to whoever asked for the test
+        warnings.warn_explicit(str(each.message), each.category, each.filename, each.lineno)
+    require(bool(tape.releases), "Nothing was released through a mechanism.")
+    for other in others:
+        second, replay, model_then, left_then, file_then = run(*other, playback=tape)
+        said = second.said()
+        for way, words in first.said().items():
+            require(
+                said[way] == words,
+                f"The {way} of fit depends on the rows: {words!r} and {said[way]!r}.",
+            )
         require(
-            second.outcome.said()[way] == words,
-            f"The {way} of fit depends on the rows: {words!r} and {second.outcome.said()[way]!r}.",
+            first.files == second.files,
+            "The content of the files that fit writes depends on the rows.",
         )
-    require(
-        first.outcome.files == second.outcome.files,
-        "The content of the files that fit writes depends on the rows.",
-    )
-    require(
-        len(first.tape.releases) == len(second.tape.releases),
-        "The number of releases depends on the rows.",
-    )
-    for number, (here, there) in enumerate(
-        zip(first.tape.releases, second.tape.releases, strict=True)
-    ):
-        shapes = [(r.method, r.statistic.shape, r.statistic.dtype.str) for r in (here, there)]
         require(
-            shapes[0] == shapes[1],
-            f"The form of release {number} depends on the rows: {shapes[0]} and {shapes[1]}.",
+            len(tape.releases) == len(replay.releases),
+            "The number of releases depends on the rows.",
         )
-        path = f"release[{number}].mechanism"
-        _require_equal(described(here.mechanism, path), described(there.mechanism, path))
-    _require_equal(first.model, second.model)
-    _require_equal(first.around, second.around)
-    require(first.file == second.file, "The saved file depends on the rows.")
+        for number, (here, there) in enumerate(zip(tape.releases, replay.releases, strict=True)):
+            shapes = [(r.method, r.statistic.shape, r.statistic.dtype.str) for r in (here, there)]
+            require(
+                shapes[0] == shapes[1],
+                f"The form of release {number} depends on the rows: {shapes[0]} and {shapes[1]}.",
+            )
+            path = f"release[{number}].mechanism"
+            _require_equal(described(here.mechanism, path), described(there.mechanism, path))
+        _require_equal(model, model_then)
+        _require_equal(left, left_then)
+        require(file == file_then, "The saved file depends on the rows.")
 
 
 def _require_equal(before: dict[str, Description], after: dict[str, Description]) -> None:
     if (found := first_difference(before, after)) is not None:
         path, aspect = found
-        shown = ASPECTS.get(aspect, f" in its {aspect}")
+        plain = {"presence": "", "content": "", "order": " in its memory order"}
+        shown = plain.get(aspect, f" in its {aspect}")
         raise AssertionError(f"{path} depends on the rows beyond the released values{shown}.")
 
 
-def require(holds: bool, sentence: str) -> None:
-    """Raise AssertionError with `sentence` unless it holds; unlike assert, never optimised away."""
-    if not holds:
-        raise AssertionError(sentence)
+def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any]) -> None:
+    """Show that nothing but the released values tells a table from its neighbours.
+
+    `run` is called with the table, its releases are recorded, and then with each of the others
+    while these releases are played back. Results (models with their saved files, tables with their
+    types, texts, bytes), warnings, logs, prints and errors must be equal to the bit.
+    """
+
+    def seen(given: Any, playback: Tape | None) -> tuple[Outcome, Tape, dict[str, Description]]:
+        with seeded(0), taped(playback=playback) as tape:
+            outcome = outcome_of(run, given)
+        results: list[Any] = []
+        for each in () if outcome.result is None else outcome.result:
+            if is_table(each):  # by its columns
+                names = getattr(each, "column_names", None) or list(each.columns)
+                columns = [each[name] for name in names]
+                types = [str(getattr(column, "dtype", None) or column.type) for column in columns]
+                cells = [
+                    repr(column.to_list() if hasattr(column, "to_list") else column.to_pylist())
+                    for column in columns
+                ]
+                results.append([type(each).__module__, names, types, cells])
+            else:  # a model together with its file
+                results.append([each, saved_bytes(each)] if hasattr(each, "guarantee_") else each)
+        return outcome, tape, described(results, "result")
+
+    first, tape, result = seen(table, None)
+    require(bool(tape.releases), "Nothing was released through a mechanism.")
+    for number, other in enumerate(others):
+        second, replay, result_then = seen(other, tape)
+        require(
+            first.said() == second.said(),
+            f"Table {number} is told by words: {first.said()} and {second.said()}.",
+        )
+        require(
+            len(tape.releases) == len(replay.releases),
+            f"Table {number} changes the number of releases.",
+        )
+        found = first_difference(result, result_then)
+        require(found is None, f"Table {number} is told by {found}.")
+
+
+# All that one fit shows to the outside, besides the model ---------------------------------------
+
+
+@dataclass
+class Outcome:
+    """A result, or the error in its place, and what was warned, logged and printed meanwhile."""
+
+    result: Any = None
+    error: Exception | None = None
+    error_text: str = ""
+    warnings: list[warnings.WarningMessage] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+    printed: str = ""
+    filters: list[str] = field(default_factory=list)
+    at_exit: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+    def said(self) -> dict[str, Any]:
+        """Everything in words, by the way it was said."""
+        return {
+            "error": self.error_text,
+            "warnings": [f"{w.category.__name__}: {w.message}" for w in self.warnings],
+            "log": self.logged,
+            "printed text": self.printed,
+            "warning filters": self.filters,
+            "list of functions at exit": self.at_exit,
+        }
+
+
+def outcome_of(action: Callable[..., Any], *arguments: Any) -> Outcome:
+    """Do something, and note what can be seen of it."""
+    outcome = Outcome()
+    stream = io.StringIO()
+    with contextlib.ExitStack() as watched:
+        caught = watched.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        watched.enter_context(_watching(outcome))
+        watched.enter_context(contextlib.redirect_stdout(stream))
+        watched.enter_context(contextlib.redirect_stderr(stream))
+        try:
+            outcome.result = action(*arguments)
+        except Exception as error:
+            outcome.error, outcome.error_text = error, _as_shown(error)
+        outcome.filters = [repr(each) for each in warnings.filters]  # put back at the end of `with`
+    outcome.warnings = list(caught or ())
+    outcome.printed = stream.getvalue()
+    return outcome
+
+
+def _as_shown(error: BaseException) -> str:
+    """Type, text and notes of an error, and of the errors that a traceback shows before it."""
+    notes = getattr(error, "__notes__", [])
+    text = "\n".join([f"{type(error).__qualname__}: {error}", *notes])
+    shown = None if error.__suppress_context__ else error.__context__
+    earlier = error.__cause__ or shown
+    return text if earlier is None else f"{_as_shown(earlier)}\n{text}"
+
+
+@contextmanager
+def _watching(outcome: Outcome) -> Iterator[None]:
+    """Note what is logged, registered to run at exit, and written to files."""
+    root, handle, register = logging.getLogger(), logging.Logger.handle, atexit.register
+    level, disabled = root.level, root.manager.disable
+    at_exit: list[Any] = []
+    written: set[str] = set()
+
+    def note_log(_: logging.Logger, record: logging.LogRecord) -> None:
+        outcome.logged.append(f"{record.name} {record.levelname}: {record.getMessage()}")
+
+    def note_exit(function: Any, *arguments: Any, **options: Any) -> Any:
+        if not is_of_a_library(sys._getframe(1).f_globals.get("__name__", "")):
+            outcome.at_exit.append(repr(described((function, arguments, options))))
+            at_exit.append(function)
+        return register(function, *arguments, **options)
+
+    logging.Logger.handle = note_log  # type: ignore[method-assign, assignment]
+    atexit.register = note_exit  # type: ignore[assignment]
+    root.setLevel(logging.DEBUG)  # whatever handlers a logger and its parents have
+    logging.disable(logging.NOTSET)
+    _watch_files()
+    _written.append(written)
+    try:
+        yield
+    finally:
+        logging.Logger.handle = handle  # type: ignore[method-assign]
+        atexit.register = register
+        root.setLevel(level)
+        logging.disable(disabled)
+        for function in at_exit:  # it will not run
+            atexit.unregister(function)
+        _written.remove(written)
+        # What stands in the files at the end; their names may differ.
+        left = [Path(path) for path in written if not path.endswith(COMPILED)]
+        contents = [sha256(each.read_bytes()).hexdigest() for each in left if each.is_file()]
+        outcome.files += sorted(contents)
+
+
+_written: list[set[str]] = []
+
+
+@cache
+def _watch_files() -> None:
+    sys.addaudithook(_note_opened)  # which stays for ever, so there is one
+
+
+def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and len(_written) > 0 and isinstance(arguments[0], str):
+        path, mode, flags = arguments
+        if (flags or 0) & WRITING or (mode or "r") not in ("r", "rb", "rt"):
+            for written in _written:
+                written.add(os.path.abspath(path))  # noqa: PTH100 - called at any place
+
+
+def fit(model: Any, X: Any, y: Any) -> Any:
+    """Fit with labels where there are any, and with IDs where persons are the unit.
+
+    Each `rows_of_a_person` rows from the first on belong to one person.
+    """
+    if model.unit == Unit.PERSON:
+        return model.fit(X, y, groups=np.arange(len(X)) // rows_of_a_person(model))
+    return model.fit(X) if y is None else model.fit(X, y)
+
+
+def rows_of_a_person(model: Any) -> int:
+    """Rows that neighbours differ in: the most of a person, or one."""
+    return int(model.bounds.person_rows) if model.unit == Unit.PERSON else 1

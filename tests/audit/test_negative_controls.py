@@ -9,7 +9,7 @@ from sfumato import Bounds
 from sfumato.audit import audit, empirical_epsilon
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers.kahm import EntryFabricator, PrintedFabricator
-from tests.auditing import broken
+from tests.audit import broken
 
 
 def test_hinge_with_objective_perturbation(seed: int) -> None:

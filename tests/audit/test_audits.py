@@ -11,16 +11,17 @@ from scipy.stats import norm
 
 from sfumato import Bounds, Fabricator, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.audit import audit
-from sfumato.audit.testing import PrivateCase, seeded_noise
-from sfumato.audit.two_point import (
+from sfumato.audit.audits import (
     DRAWS,
     FITS,
-    Neighbourhood,
-    _Attack,
+    _attack,
     log_ratio,
     pattern,
     two_point,
+    worst_neighbours,
 )
+from sfumato.audit.testing import PrivateCase, seeded_noise
+from sfumato.audit.testing.taint import fit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import (
     EntryMechanism,
@@ -28,7 +29,7 @@ from sfumato.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
 )
-from sfumato.mechanisms.base import Released
+from sfumato.mechanisms.base import Released, taped
 from sfumato.papers.kahm import EntryFabricator
 from sfumato.sums import SecondMoment
 from tests.test_common import CASES
@@ -141,8 +142,10 @@ def test_later_statistics_may_depend_on_earlier_releases() -> None:
         found = two_point(model, n_runs=60)
     assert 1.0 < found.bound.epsilon < 8.0
     for each, usual in ((model, FITS), (PrivatePCA(1, bounds=Bounds(norm=1.0)), DRAWS)):
-        attack = _Attack.prepare(each, Neighbourhood(each, *pattern(each, 3)))
-        assert attack.way(None)[1] == usual
+        (first, second, *_), _ = worst_neighbours(each, *pattern(each, 3))
+        with taped() as tape:
+            fit(each, *first)
+        assert _attack(each, (first, second), tape, is_leaking=False)[1] == usual
 
 
 def test_nothing_to_audit_is_said() -> None:
@@ -207,9 +210,8 @@ def test_log_ratios_of_other_laws() -> None:
 def test_members_are_neighbours_and_stay_in_the_bounds(relation: str) -> None:
     bounds = Bounds(lower=[0.0, -1.0, 2.0], upper=[1.0, 1.0, 5.0], labels=["a", "b"])
     model = PrivateMoments(relation=relation, bounds=bounds)
-    around = Neighbourhood(model, *pattern(model, 3))
-    members = around.members()
-    for i, j in around.pairs(len(members)):
+    members, pairs = worst_neighbours(model, *pattern(model, 3))
+    for i, j in pairs:
         sizes = {len(members[i][0]), len(members[j][0])}
         assert sizes == ({24} if relation == "replace_one" else {23, 24})
         np.testing.assert_array_equal(members[i][0][:23], members[j][0][:23])
@@ -219,7 +221,7 @@ def test_members_are_neighbours_and_stay_in_the_bounds(relation: str) -> None:
 
 def test_an_entry_moves_by_its_bound_and_nothing_else() -> None:
     model = EntryFabricator(entry_bound=0.25, bounds=Bounds(lower=0.0, upper=1.0))
-    (first, _), (second, _) = Neighbourhood(model, *pattern(model, 4)).members()
+    ((first, _), (second, _)), _ = worst_neighbours(model, *pattern(model, 4))
     moved = np.abs(first - second)
     assert moved.max() == pytest.approx(0.25)
     assert np.count_nonzero(moved) == 1

@@ -1,0 +1,402 @@
+"""One call for an audit; and a lower bound on the epsilon of a private estimator.
+
+What a private estimator has learned is computed from released values alone; the taint test shows
+it, to the bit. So it is enough to attack the released values, and each run may stop at its last
+release. The attack, on fits on the worst two neighbours, is the best one there is: the sum of the
+log-ratios of the releases. Where the taint test fails, all that was learned is attacked instead.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import check_random_state, get_tags
+
+from sfumato.audit.attacks import choose_observation, membership_attack
+from sfumato.audit.empirical import epsilon_from_outputs
+from sfumato.audit.membership import membership_score
+from sfumato.audit.reidentification import reidentification
+from sfumato.audit.report import AuditReport, TwoPoint
+from sfumato.audit.testing.inspection import described, leaves
+from sfumato.audit.testing.taint import compare_replays, fit, rows_of_a_person
+from sfumato.core.arrays import to_numpy
+from sfumato.core.parallel import map_in_parallel
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.mechanisms import EntryMechanism, ExponentialMechanism, LaplaceMechanism
+from sfumato.mechanisms.base import Released, Tape, taped
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
+from sfumato.models.base import PrivateEstimator
+from sfumato.privacy.events import GaussianEvent, flatten
+from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+
+Data = tuple[NDArray[Any], NDArray[Any] | None]
+WIDTHS = (2, 3, 8, 32, 128)  # numbers of features tried, the least first
+DRAWS, FITS = 5_000, 400  # usual runs: where noise alone is drawn again, where each run is a fit
+MIN_RUNS = 20  # runs on each side, however long they take
+N_ROWS = 24
+CERTAIN = 1e3  # stands for an infinite log-ratio
+
+
+def audit(
+    model_or_release: Any,
+    members: ArrayLike | None = None,
+    non_members: ArrayLike | None = None,
+    *,
+    y_members: ArrayLike | None = None,
+    y_non_members: ArrayLike | None = None,
+    title: str | None = None,
+    observation: str | None = None,
+    **two_point_options: Any,
+) -> AuditReport:
+    """Audit a model or a released table.
+
+    Parameters
+    ----------
+    model_or_release : estimator or array-like of shape (n_released, n_features)
+        A private estimator, fitted or not, gets a lower bound on its epsilon from two neighbours
+        that are made from its bounds: no data are needed for it. A fitted model is attacked by its
+        distances, losses or margins if members and others are given. An array is taken for
+        released rows and matched with the members.
+    members, non_members : array-like of shape (n_rows, n_features), optional
+        Rows that went into it, and rows of the same kind that did not.
+    y_members, y_non_members : array-like, optional
+        Their labels.
+    title : str, optional
+        Of the report.
+    observation : str, optional
+        What the attacks see, see `membership_attack`.
+    **two_point_options
+        `n_runs`, `seconds`, `confidence`, `X`, `y`, `edge`, `n_jobs`, `verbose` of the lower
+        bound; see `sfumato.audit.audits.two_point`.
+
+    Returns
+    -------
+    AuditReport
+        Print it, or write it as .html, .md or .json. Parts that were measured on members are
+        diagnostics on raw rows and not for release.
+
+    Examples
+    --------
+    >>> from sfumato import Bounds, PrivatePCA
+    >>> from sfumato.audit import audit
+    >>> found = audit(PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=1.0)), n_runs=200)
+    >>> found.consistent
+    True
+    """
+    if not hasattr(model_or_release, "get_params"):
+        if members is None:
+            raise InvalidInputError("Released rows are matched with 'members': give the rows.")
+        made, rows = np.asarray(model_or_release), np.asarray(members)
+        matches = reidentification(rows, made, non_members=non_members)
+        return AuditReport(title or "Audit of released rows", matches=matches)
+    name = type(model_or_release).__name__
+    parts: dict[str, Any] = {}
+    if isinstance(model_or_release, PrivateEstimator):
+        parts["two_point"] = two_point(model_or_release, **two_point_options)
+        fitted = getattr(model_or_release, "guarantee_", None)
+        parts["guarantee"] = parts["two_point"].guarantee if fitted is None else fitted
+    if members is not None and non_members is not None:
+        labels: dict[str, Any] = {"y_members": y_members, "y_non_members": y_non_members}
+        with_labels = y_members is not None and y_non_members is not None
+        observation = choose_observation(model_or_release, observation, with_labels=with_labels)
+        for part, attack in (("score", membership_score), ("attack", membership_attack)):
+            parts[part] = attack(
+                model_or_release, members, non_members, observation=observation, **labels
+            )
+    if not parts:
+        raise InvalidInputError(
+            f"{name} has no guarantee: give 'members' and 'non_members' to measure an attack."
+        )
+    return AuditReport(title or f"Audit of {name}", **parts)
+
+
+def two_point(
+    estimator: Any,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    *,
+    edge: ArrayLike | None = None,
+    n_runs: int | None = None,
+    seconds: float = 20.0,
+    confidence: float = 0.99,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> TwoPoint:
+    """Certify a lower bound on the epsilon of a private estimator; see `audit`."""
+    model = clone(estimator).set_params(ledger=None)
+    if "random_state" in model.get_params(deep=False) and model.random_state is None:
+        model.set_params(random_state=0)  # public randomness, which an attacker knows too
+    if not np.isfinite(model.epsilon):
+        raise InvalidInputError("'epsilon' is infinite: nothing is promised, so nothing to audit.")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "delta=")  # the rows are few and mean nothing
+        warnings.simplefilter("ignore", RefutedGuaranteeWarning)
+        data: Data = pattern(model, 0) if X is None else (np.asarray(X), None)
+        if X is not None and y is not None:
+            data = data[0], np.asarray(y)
+        members, pairs = worst_neighbours(model, *data, None if edge is None else np.asarray(edge))
+        promise = fit(clone(model), *members[0]).guarantee_  # on tape it would read "testing"
+        with taped() as tape:
+            fit(clone(model), *members[0])
+        if not tape.releases:
+            raise InvalidInputError(
+                f"{type(model).__name__} releases nothing in 'fit' as it is set: there is nothing "
+                "to audit."
+            )
+        found = [statistics(model, each, len(tape.releases), tape) for each in members]
+        i, j = max(pairs, key=lambda pair: separation(found[pair[0]], found[pair[1]]))
+        leak = _leak(model, members[i], members[j])
+        if leak is not None:  # the pair whose learned values differ most, releases held fixed
+            learned = []
+            for each in members:
+                with taped(tape):
+                    learned.append(learned_numbers(fit(clone(model), *each)))
+            sizes = np.abs(np.stack(learned)).max(axis=0) + np.finfo(float).tiny
+            i, j = max(pairs, key=lambda p: np.max(np.abs(learned[p[0]] - learned[p[1]]) / sizes))
+        run, usual = _attack(model, (members[i], members[j]), tape, is_leaking=leak is not None)
+        if n_runs is None:  # as many as fit into the time; it does not depend on outputs
+            start = time.perf_counter()
+            run(0, 0)
+            each_run = time.perf_counter() - start
+            n_runs = int(min(usual, max(MIN_RUNS, seconds / (2 * each_run))))
+        title = "auditing" if verbose else None
+        outputs = [
+            map_in_parallel(partial(run, side), range(n_runs), n_jobs=n_jobs, progress=title)
+            for side in (0, 1)
+        ]
+    claimed = promise.claimed_epsilon if promise.epsilon is None else promise.epsilon
+    options: dict[str, Any] = {"delta": promise.delta, "confidence": confidence}
+    events = flatten(promise.events)
+    if leak is None and events and all(isinstance(event, GaussianEvent) for event in events):
+        # The midpoint of two Gaussians is known beforehand, and so all runs certify.
+        options |= {"method": "gaussian", "threshold": 0.0}
+    bound = epsilon_from_outputs(*outputs, **options, claimed=claimed)
+    return TwoPoint(promise, bound, leak, "learned values" if leak else "released values")
+
+
+def _leak(model: Any, data: Data, near: Data) -> str | None:
+    """Return what reads the rows after the releases, if anything does.
+
+    Tried on the neighbours, and on data that differ in every row and in secret labels.
+    """
+    X, y = data
+    middle = X.mean(axis=0)
+    y_far = y if y is None or Unit(model.unit) is Unit.ENTRY else np.roll(y, 1)
+    try:
+        compare_replays(model, data, (near, (middle + (X[::-1] - middle) / 100, y_far)))
+    except AssertionError as sentence:
+        return str(sentence)
+    return None
+
+
+def _attack(
+    model: Any, data: tuple[Data, Data], tape: Tape, *, is_leaking: bool
+) -> tuple[Callable[[int, int], Any], int]:
+    """Return the attack on one run of a side, larger under the first, and the usual runs."""
+    n_releases = len(tape.releases)
+
+    def on_learned_values(side: int, _: int) -> NDArray[np.float64]:
+        return learned_numbers(fit(clone(model), *data[side]))
+
+    def on_releases(side: int, _: int) -> float:
+        mine = statistics(model, data[side], n_releases, None)
+        theirs = statistics(model, data[1 - side], n_releases, Tape(releases=list(mine)))
+        return log_ratio(mine, theirs) * (1 if side == 0 else -1)
+
+    def on_redrawn_noise(side: int, _: int) -> float:
+        mine = [
+            replace(r, output=getattr(r.mechanism, r.method)(r.statistic, ledger=None))
+            for r in exact[side]
+        ]
+        return log_ratio(mine, exact[1 - side]) * (1 if side == 0 else -1)
+
+    if is_leaking:
+        return on_learned_values, FITS
+    exact = [statistics(model, each, n_releases, tape) for each in data]
+    again = [statistics(model, each, n_releases, None) for each in data]
+    may_depend = any(  # on what was released before
+        a.statistic.dtype.hasobject  # an objective is not a number that noise is added to
+        or described(a.statistic) != described(b.statistic)
+        or a.mechanism != b.mechanism
+        for here, there in zip(exact, again, strict=True)
+        for a, b in zip(here, there, strict=True)
+    )
+    return (on_releases, FITS) if may_depend else (on_redrawn_noise, DRAWS)
+
+
+class _LastReleaseError(Exception):
+    """Nothing after this release can tell more about the rows."""
+
+
+class _UpTo(list[Released]):
+    """A list of releases that ends the run when it is full."""
+
+    most = 0
+
+    def append(self, released: Released) -> None:
+        super().append(released)
+        if len(self) >= self.most:
+            raise _LastReleaseError
+
+
+def statistics(
+    model: Any, data: Data, n_releases: int, playback: Tape | None
+) -> Sequence[Released]:
+    """Run up to the last release, with outputs drawn or played back."""
+    with taped(playback) as tape:
+        tape.releases = releases = _UpTo()
+        releases.most = n_releases
+        with suppress(_LastReleaseError):
+            fit(clone(model), *data)
+    return tape.releases
+
+
+def learned_numbers(fitted: Any) -> NDArray[np.float64]:
+    """Return all learned numbers of a fitted estimator in a row, those of parts included."""
+    learned = {k: v for k, v in vars(fitted).items() if k.endswith("_") and k != "guarantee_"}
+    found = [np.ravel(to_numpy(value)) for _, value in leaves(learned)]
+    numbers = [each.astype(np.float64) for each in found if each.dtype.kind in "biuf"]
+    return np.nan_to_num(np.concatenate(numbers)) if numbers else np.zeros(1)
+
+
+# Neighbouring data sets, made from public bounds alone ------------------------------------------
+
+
+def worst_neighbours(
+    estimator: Any, X: NDArray[Any], y: NDArray[Any] | None, edge: NDArray[Any] | None = None
+) -> tuple[list[Data], list[tuple[int, int]]]:
+    """Return data sets that differ in their last row or person, and which of them are neighbours.
+
+    The last row, or those of the last person, are replaced by rows `edge`, by default rows on the
+    edge of the bounds; with unit "entry" one number is moved by its bound.
+    """
+    bounds: Bounds = estimator.array_bounds
+    n_features, k = X.shape[1], rows_of_a_person(estimator)
+    is_entry = Unit(estimator.unit) is Unit.ENTRY
+    labels: list[Any] = [None]
+    if is_entry:
+        box = bounds.box(n_features)
+        low = X[-1] if box is None else np.append(box[0][:1], X[-1][1:])
+        moved = low.copy()
+        moved[0] += estimator.entry_bound or bounds.entry_diameter(n_features=n_features)
+        edge = np.vstack([low, moved])
+    elif edge is None:
+        centre, radius = bounds.ball(n_features)
+        axes = np.eye(n_features)[:2]
+        far = np.vstack([axes, -axes, axes.sum(axis=0), -axes.sum(axis=0)]) * 2 * radius
+        every = np.full((2, len(centre)), [[2 * radius], [-2 * radius]])
+        edge = np.vstack([bounds.clip(centre + np.vstack([far, every])), centre])
+    if y is not None and not is_entry:
+        labels = list(dict.fromkeys(np.unique(y)[[0, -1]]))
+    members: list[Data] = []
+    for row in edge:
+        for label in labels:
+            changed = None if y is None else y.copy()
+            if changed is not None and label is not None:
+                changed[-k:] = label
+            members.append((np.vstack([X[:-k], *[row] * k]), changed))
+    if is_entry or Relation(estimator.relation) is Relation.REPLACE_ONE:
+        return members, list(combinations(range(len(members)), 2))
+    members = [(X[:-k], None if y is None else y[:-k]), *members]
+    return members, [(i, 0) for i in range(1, len(members))]
+
+
+def pattern(estimator: Any, n_features: int) -> Data:
+    """Return rows inside the bounds and, where the estimator asks for them, labels or targets.
+
+    With no number of features, the least with which the estimator can be fitted.
+    """
+    bounds: Bounds = estimator.array_bounds
+    if not n_features:
+        listed = bounds.lower if isinstance(bounds.lower, tuple) else None
+        refusal: Exception | None = None
+        for width in WIDTHS if listed is None else (len(listed),):
+            try:
+                data = pattern(estimator, width)
+                fit(clone(estimator), *data)
+            except InvalidInputError as error:
+                refusal = error
+            else:
+                return data
+        raise InvalidInputError(
+            f"No data for an audit could be made from the bounds; give 'X' and 'y'. {refusal}"
+        )
+    n_rows = max(3, N_ROWS // rows_of_a_person(estimator)) * rows_of_a_person(estimator)
+    centre, radius = bounds.ball(n_features)
+    spread = check_random_state(0).standard_normal((n_rows, n_features))
+    rows = bounds.clip(centre + 0.5 * radius * spread / np.sqrt(n_features))
+    if is_regressor(estimator):
+        low, high = getattr(estimator, "target_bounds", None) or (0.0, 1.0)
+        return rows, np.linspace(low, high, n_rows)
+    with_labels = is_classifier(estimator) or get_tags(estimator).target_tags.required
+    if not with_labels and bounds.labels is None:
+        return rows, None
+    labels = [0, 1] if bounds.labels in (None, PUBLIC_LABELS) else sorted(bounds.labels)
+    return rows, np.resize(np.asarray(labels), n_rows)
+
+
+# How much more likely a released value is under one data set than under another -----------------
+
+
+def log_ratio(here: Sequence[Released], there: Sequence[Released]) -> float:
+    """Sum the log-ratios of all releases of a run; exact for the laws of this library."""
+    return sum(_of_one(a, a.output, b.statistic) for a, b in zip(here, there, strict=True))
+
+
+def separation(here: Sequence[Released], there: Sequence[Released]) -> float:
+    """Return the log-ratio of a run whose noise is zero: how far apart the two data sets lie."""
+    total = 0.0
+    for mine, theirs in zip(here, there, strict=True):
+        if isinstance(mine.mechanism, ObjectiveMechanism):
+            gradients = [each.statistic.item().gradient(mine.output) for each in (mine, theirs)]
+            moved = np.linalg.norm(gradients[0] - gradients[1])
+            total += float(moved / mine.mechanism.sensitivity)
+            continue
+        is_choice = isinstance(mine.mechanism, ExponentialMechanism)
+        noiseless = int(np.argmax(mine.statistic)) if is_choice else mine.statistic
+        total += abs(_of_one(mine, noiseless, theirs.statistic))
+    return total
+
+
+def _of_one(released: Released, output: Any, other: Any) -> float:
+    mechanism = released.mechanism
+    if isinstance(mechanism, ObjectiveMechanism):
+        # At a minimiser the noise balances all other gradients, and its law is known. The change
+        # of the volume element, at most kappa, is left out.
+        pull = mechanism.strong_convexity * released.output
+        mine, theirs = (
+            float(np.linalg.norm(objective.item().gradient(released.output) + pull))
+            for objective in (released.statistic, other)
+        )
+        if isinstance(mechanism, GammaObjectiveMechanism):
+            return float(mechanism.rate * (theirs - mine))
+        return (theirs**2 - mine**2) / (2 * float(mechanism.variance()))
+    s, t = np.asarray(released.statistic), np.asarray(other)
+    if s.shape != t.shape:
+        return CERTAIN
+    if isinstance(mechanism, ExponentialMechanism):
+        return float(s[int(output)] - t[int(output)]) / mechanism.sensitivity
+    o = np.asarray(output)
+    if o.shape != s.shape:
+        return 0.0
+    if isinstance(mechanism, EntryMechanism) and np.any((o == s) & (s != t)):
+        return CERTAIN
+    variance = float(mechanism.variance())
+    if not variance > 0:
+        return CERTAIN if np.array_equal(o, s) and not np.array_equal(s, t) else 0.0
+    if isinstance(mechanism, LaplaceMechanism | EntryMechanism):
+        return float((np.abs(o - t) - np.abs(o - s)).sum()) / math.sqrt(variance / 2)
+    # Gaussian; for a law that is not known here, a projection on the difference.
+    return float(((o - (s + t) / 2) * (s - t)).sum()) / variance
