@@ -235,21 +235,12 @@ def test_a_process_without_persons() -> None:
         process.fit(X, groups=np.arange(len(X)) // K)
 
 
-def test_a_ledger_of_persons_converts_records_when_asked() -> None:
+def test_a_ledger_of_persons_pays_for_no_records() -> None:
     people = Ledger().create("people", epsilon=3.0, delta=1e-6, unit="person")
-    record = PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=Bounds(norm=1.0))
+    record = PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=Bounds(norm=1.0), ledger=people)
     with pytest.raises(UnsupportedModeError, match="'person'"):
-        record.set_params(ledger=people).fit(X)
-    record.set_params(relation="add_or_remove_one", ledger=people.for_records(5)).fit(X)
-    # a person with five rows replaced is ten steps
-    assert people.spent() == pytest.approx(1.178, abs=2e-3)
-    assert record.guarantee_.unit is Unit.RECORD
-    with pytest.raises(UnsupportedModeError, match="add_or_remove_one"):
-        record.set_params(relation="replace_one").fit(X)
-    rows = Ledger().create("rows", epsilon=3.0, delta=1e-6)
-    with pytest.raises(UnsupportedModeError, match="'record'"):
-        record.set_params(relation="add_or_remove_one", ledger=rows.for_records(5)).fit(X)
-    assert rows.spent() == 0
+        record.fit(X)
+    assert people.spent() == 0
 
 
 def test_a_guarantee_of_records_for_persons() -> None:

@@ -184,7 +184,7 @@ def test_a_user_who_may_only_read(address):
     run_sql(
         address,
         "DO 'BEGIN CREATE ROLE auditor LOGIN; EXCEPTION WHEN duplicate_object THEN END'",
-        "GRANT SELECT ON sfumato_budgets, sfumato_charges TO auditor",
+        "GRANT SELECT ON sfumato_budgets, sfumato_charges, sfumato_checkpoints TO auditor",
     )
     ledger = Ledger(address.replace("ann@", "auditor@"))
     assert ledger.verify().charges == 1

@@ -67,6 +67,7 @@ EVENTS = (
     LaplaceEvent(0.05),
     LaplaceEvent(1.7),
     RandomizedResponseEvent(0.4, 2),
+    RandomizedResponseEvent(1.0, 7),
     BoundedRangeEvent(0.25),
     BoundedRangeEvent(2.0),
     ApproximateEvent(0.2, 1e-4),
@@ -103,7 +104,7 @@ def _one_by_one(events, step=STEP, tail=TAIL):
 
 @settings(max_examples=8, deadline=None)
 @given(
-    st.lists(st.sampled_from(EVENTS[:7]), min_size=2, max_size=8),
+    st.lists(st.sampled_from(EVENTS[:8]), min_size=2, max_size=8),
     st.floats(0.05, 1.0),
 )
 def test_mixtures_against_dp_accounting(events, mu):

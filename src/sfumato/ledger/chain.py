@@ -79,12 +79,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Note:
-    """What a charge was for, and who asked for it; part of its line, and so of the chain.
-
-    purpose: What the release is for, as an officer would read it.
-    by: Who asked for it.
-    reference: A name by which whoever made the charge finds it again.
-    """
+    """What a charge was for, who asked, and a name to find it by; part of its line."""
 
     purpose: str | None = None
     by: str | None = None
@@ -188,19 +183,19 @@ class History:
 
     def extended(self, dataset: str, lines: Sequence[Charge]) -> History:
         """Check the lines that follow and add their cost."""
-        head = check_lines(dataset, self.count, self.head, lines)
-        history = replace(self, count=self.count + len(lines), head=head)
-        if len(lines) > MAX_LINES:  # written by an older Sfumato: all at once is quicker
-            cost = Spending.of(map(decode_event, lines), self.scale)
-            return replace(history, recent=self.recent.plus(cost, self.scale), since=len(lines))
-        for _, charge in groupby(lines, key=lambda line: line.time.split(" ")[:2]):
-            history = history._with(list(charge))
+        head, history = check_lines(dataset, self.count, self.head, lines), self
+        if len(lines) > MAX_LINES:  # no checkpoint was kept: all at once is quicker
+            recent = self.recent.plus(Spending.of(map(decode_event, lines), self.scale), self.scale)
+            count = self.count + len(lines)
+            return replace(self, count=count, head=head, recent=recent, since=len(lines))
+        count = self.count
+        for _, group in groupby(lines, key=lambda line: line.time.split(" ")[:2]):
+            charge = list(group)
+            history = history.plus(Spending.of(map(decode_event, charge), self.scale))
+            state = None if charge[-1].seal is None else history.spending.to_bytes()
+            count += len(charge)
+            history = history.at(count, charge[-1].hash, len(charge), state)
         return history
-
-    def _with(self, charge: Sequence[Charge]) -> History:
-        history = self.plus(Spending.of(map(decode_event, charge), self.scale))
-        state = None if charge[-1].seal is None else history.spending.to_bytes()
-        return history.at(self.count, self.head, len(charge), state)
 
     def plus(self, cost: Spending) -> History:
         """Add the cost of a charge whose lines are still to be written."""
@@ -250,14 +245,18 @@ class History:
 
 def check_chain(record: Mapping[str, Any], lines: Sequence[Charge]) -> None:
     """Check a whole chain, from the budget record to the head."""
-    head = check_lines(record["name"], 0, record["genesis"], lines)
-    check_end(record, len(lines), head)
+    check_end(record, len(lines), check_lines(record["name"], 0, record["genesis"], lines))
 
 
 def check_lines(dataset: str, count: int, head: str, lines: Iterable[Charge]) -> str:
     """Check the lines that follow position `count`, and return the last hash."""
     for position, line in enumerate(lines, start=count + 1):
-        _check_line(dataset, position, head, line)
+        if line.position != position:
+            raise _tampered(dataset, position, "this charge is missing or was moved")
+        if line.previous != head:
+            raise _tampered(dataset, position, "it does not continue the charge before it")
+        if line != Charge.sealed(dataset, position, line.time, line.event, head):
+            raise _tampered(dataset, position, "its text does not match its hash")
         head = line.hash
     return head
 
@@ -266,11 +265,8 @@ def check_end(record: Mapping[str, Any], count: int, head: str) -> None:
     """Compare with the count and the head that the budget keeps, to see a removed tail."""
     # [L5] a chain that ends elsewhere was cut
     if record["count"] != count or record["head"] != head:
-        raise _tampered(
-            record["name"],
-            count,
-            f"the budget counts {record['count']} charges, the chain ends after {count}",
-        )
+        said = f"the budget counts {record['count']} charges, the chain ends after {count}"
+        raise _tampered(record["name"], count, said)
 
 
 def check_checkpoint(
@@ -333,15 +329,6 @@ def stamp() -> str:
     whether a charge was made can look for that hash.
     """
     return f"{now()} {uuid.uuid4().hex}"
-
-
-def _check_line(dataset: str, position: int, head: str, charge: Charge) -> None:
-    if charge.position != position:
-        raise _tampered(dataset, position, "this charge is missing or was moved")
-    if charge.previous != head:
-        raise _tampered(dataset, position, "it does not continue the charge before it")
-    if charge != Charge.sealed(dataset, position, charge.time, charge.event, head):
-        raise _tampered(dataset, position, "its text does not match its hash")
 
 
 def _genesis(fields: Mapping[str, Any]) -> str:

@@ -32,9 +32,8 @@ from sfumato.ledger.chain import (
 )
 from sfumato.ledger.receipt import Receipt, check_same_unit_and_adjacency
 from sfumato.ledger.spending import Spending
-from sfumato.privacy.composition import epsilon_spent, group_event, require_relation
+from sfumato.privacy.composition import epsilon_spent, require_relation
 from sfumato.privacy.events import Event, flatten
-from sfumato.privacy.guarantee import Relation, Unit
 
 WORDS = ErrorTexts(
     thing="ledger",
@@ -79,40 +78,6 @@ class PastCharge:
     def to_dict(self) -> dict[str, Any]:
         """Return the charge as plain JSON values."""
         return {**vars(self), "events": [event.to_dict() for event in self.events]}
-
-
-@dataclass(frozen=True)
-class RecordsOfPersons:
-    """A budget of unit "person" that pays for records, by the group curve; see `for_records`.
-
-    Adding or removing a person with k rows is k steps between neighbours that differ in a record,
-    replacing one is 2k. Releases for relation "replace_one" have a public number of rows, which one
-    person can change, so they are refused.
-
-    budget: Of unit "person".
-    person_rows: The most rows k of a person.
-    """
-
-    budget: DatasetBudget
-    person_rows: int
-
-    def charge(
-        self, *events: Event, unit: str | None = None, relation: str | None = None
-    ) -> Receipt:
-        """Pay what `events` cost a person, or refuse them all."""
-        total = self.budget.total
-        words = Unit.RECORD, Relation.ADD_OR_REMOVE_ONE
-        check_same_unit_and_adjacency("conversion to persons", *words, unit, relation)
-        check_same_unit_and_adjacency(
-            f"budget of '{self.budget.name}'", total.unit, None, Unit.PERSON, None
-        )
-        steps = self.person_rows * (2 if total.relation is Relation.REPLACE_ONE else 1)
-        self.budget.charge(*(group_event(event, steps) for event in events))
-        return Receipt(events, unit=words[0], relation=words[1])
-
-    def statement(self) -> Statement:
-        """Return that of the budget."""
-        return self.budget.statement()
 
 
 class DatasetBudget:
@@ -176,16 +141,19 @@ class DatasetBudget:
                 f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
             )
             require_relation(flatten(events), budget.relation)
-            if earlier is not None and _is_there(ledger, earlier):
-                return budget, history
-            earlier = None
+            if earlier is not None:
+                place = earlier.position
+                if earlier in ledger_store.charges(ledger, self.name, place, place):
+                    return budget, history
+                earlier = None
             after = history.plus(asked)
             _refuse_overspending(budget, history, after, events)
             if not texts:
                 return budget, history
             if also is not None:
                 also(ledger, history.count + 1)
-            state = _checkpoint(ledger, after, len(texts))
+            is_time = after.since + len(texts) >= EVERY
+            state = after.spending.to_bytes() if is_time else None
             seal = None if state is None else sha256(state).hexdigest()
             lines = history.next_lines(self.name, texts, stamp(), seal)
             written, last = lines[0], lines[-1]
@@ -218,10 +186,6 @@ class DatasetBudget:
         require_relation(flatten(events), budget.relation)
         asked = Spending.of((read_event(encode_event(event)) for event in events), history.scale)
         _refuse_overspending(budget, history, history.plus(asked), events)
-
-    def for_records(self, person_rows: int) -> RecordsOfPersons:
-        """Return a payer for releases that protect records, charged by what they cost a person."""
-        return RecordsOfPersons(self, person_rows)
 
     @property
     def total(self) -> Budget:
@@ -264,7 +228,16 @@ class DatasetBudget:
                 groups[-1].append(line)
             else:
                 groups.append([line])
-        return [_past(group, budget) for group in groups]
+        past = []
+        for group in groups:
+            events, note = tuple(map(decode_event, group)), group[0].note
+            cost = epsilon_spent(events, budget.delta, budget.relation)
+            time = group[0].time.split(" ")[0]
+            place, head = group[0].position, group[-1].hash
+            past.append(
+                PastCharge(place, time, note.purpose, note.by, events, cost, budget.delta, head)
+            )
+        return past
 
     def lines(self) -> list[Charge]:
         """Read every line of the chain, all of them checked."""
@@ -294,21 +267,19 @@ class DatasetBudget:
         known = self._known  # taken before the first query, or a thread's view may be the older
         record = self._record(ledger, lock=lock)
         budget = Budget.from_record(record)
-        if known is None or _needs_checkpoint_read(record, known):
-            if known is not None:
-                last = ledger_store.charges(ledger, self.name, known.count, known.count)
-                known.refuse_replaced(record, last)
-            known = self._start(ledger, record)
+        n_lines = record["count"] if isinstance(record["count"], int) else 0
+        if known is not None and n_lines - known.count > MAX_LINES:  # better from a checkpoint
+            last = ledger_store.charges(ledger, self.name, known.count, known.count)
+            known.refuse_replaced(record, last)
+            known = None
+        if known is None:
+            known = History.before_any(record)
+            if (kept := ledger_store.checkpoint(ledger, self.name)) is not None:
+                sealing = ledger_store.charges(ledger, self.name, kept[0], kept[0])
+                if sealing:
+                    known = History.from_checkpoint(record, sealing[0], kept[1])
         lines = ledger_store.charges(ledger, self.name, known.count or None)
         return budget, known.continued(record, lines)
-
-    def _start(self, ledger: Transaction, record: Mapping[str, Any]) -> History:
-        """Begin at the last checkpoint, or at the budget record where there is none."""
-        kept = ledger_store.checkpoint(ledger, self.name)
-        sealing = [] if kept is None else ledger_store.charges(ledger, self.name, kept[0], kept[0])
-        if kept is None or not sealing:
-            return History.before_any(record)
-        return History.from_checkpoint(record, sealing[0], kept[1])
 
     def _record(self, ledger: Transaction, *, lock: bool = False) -> Mapping[str, Any]:
         record = ledger_store.budget(ledger, self.name, lock=lock)
@@ -352,37 +323,6 @@ def _reopened(address: str, timeout: float, name: str, note: Note | None = None)
     return handle
 
 
-def _past(lines: list[Charge], budget: Budget) -> PastCharge:
-    events = tuple(map(decode_event, lines))
-    note = lines[0].note
-    return PastCharge(
-        position=lines[0].position,
-        time=lines[0].time.split(" ")[0],
-        purpose=note.purpose,
-        by=note.by,
-        events=events,
-        epsilon=epsilon_spent(events, budget.delta, budget.relation),
-        delta=budget.delta,
-        hash=lines[-1].hash,
-    )
-
-
-def _is_there(ledger: Transaction, line: Charge) -> bool:
-    return line in ledger_store.charges(ledger, line.dataset, line.position, line.position)
-
-
-def _needs_checkpoint_read(record: Mapping[str, Any], known: History) -> bool:
-    """Whether so much was written since that it is better to begin at a checkpoint."""
-    return isinstance(record["count"], int) and record["count"] - known.count > MAX_LINES
-
-
-def _checkpoint(ledger: Transaction, after: History, n_lines: int) -> bytes | None:
-    """Return the state to be sealed by this charge, if it is time for one."""
-    if after.since + n_lines < EVERY or not ledger_store.keeps_checkpoints(ledger):
-        return None
-    return after.spending.to_bytes()
-
-
 def _refuse_overspending(
     budget: Budget, before: History, after: History, events: tuple[Event, ...]
 ) -> None:
@@ -392,23 +332,18 @@ def _refuse_overspending(
     spent = before.spending.price(budget.delta, budget.epsilon)
     asked = epsilon_spent(events, budget.delta, budget.relation)
     together = after.spending.price(budget.delta, 2 * budget.epsilon)
-    left = _left(budget, spent)
+    left, short = _left(budget, spent), f"{together:.6g}"
+    above = short if float(short) > budget.epsilon else repr(together)  # digits enough to show it
     hint = " With delta 0, a budget admits pure releases only." if budget.delta == 0 else ""
     raise BudgetExceededError(
         f"The budget of '{budget.name}' refuses this charge: spent {spent:.6g} of epsilon "
         f"{budget.epsilon:.6g}, asked {asked:.6g}, left {left:.6g} (together they would cost "
-        f"{_above(together, budget.epsilon)}, all at delta {budget.delta:g}). Nothing was charged "
+        f"{above}, all at delta {budget.delta:g}). Nothing was charged "
         "and nothing drawn." + (hint if math.isinf(together) else ""),
         spent=spent,
         asked=asked,
         left=left,
     )
-
-
-def _above(figure: float, limit: float) -> str:
-    """Print with few digits, but with enough of them to show what the sentence says."""
-    short = f"{figure:.6g}"
-    return short if float(short) > limit else repr(figure)
 
 
 def _left(budget: Budget, spent: float) -> float:

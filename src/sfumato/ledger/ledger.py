@@ -112,7 +112,22 @@ class Ledger:
         DatasetBudget
             The budget, as estimators take it for `ledger`.
         """
-        record = _checked_budget(name, epsilon, delta, unit, relation).record(now())
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise InvalidInputError("'name' must be a text of printable characters, not empty.")
+        try:
+            epsilon, delta = float(epsilon), float(delta)
+            words = Unit(unit), Relation(relation)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                "'epsilon' and 'delta' must be numbers, 'unit' one of 'record', 'entry', "
+                "'person', 'relation' one of 'replace_one', 'add_or_remove_one': "
+                f"{error}."
+            ) from None
+        if not 0 < epsilon < math.inf:
+            raise InvalidInputError(f"'epsilon' must be finite and positive. Got {epsilon}.")
+        if not 0 <= delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
+        record = Budget(name, epsilon, delta, *words).record(now())
 
         def add(ledger: Transaction) -> None:
             ledger_store.create_tables(ledger)
@@ -183,48 +198,17 @@ class Ledger:
         def check(ledger: Transaction) -> Verification:
             ledger_store.check_pages(ledger)
             records = ledger_store.budgets(ledger)
-            self._refuse_lost_budgets(ledger, records, heads or {})
-            chains = [self._verified(ledger, record, heads or {}) for record in records]
-            return Verification(
-                heads={record["name"]: record["head"] for record in records},
-                charges=sum(chains),
-            )
+            noted = heads or {}
+            charged = ledger_store.charged_names(ledger) | set(noted)
+            for name in sorted(charged - {record["name"] for record in records}):
+                raise LedgerTamperedError(
+                    f"Ledger integrity check failed: dataset '{name}', position 0 (the budget "
+                    "record): it is missing."
+                )
+            chains = [_verify_chain(ledger, each, noted.get(each["name"])) for each in records]
+            return Verification({each["name"]: each["head"] for each in records}, sum(chains))
 
         return self._database.read(check)
-
-    def _verified(
-        self, ledger: Transaction, record: Mapping[str, Any], heads: Mapping[str, str]
-    ) -> int:
-        Budget.from_record(record)
-        name = record["name"]
-        lines = ledger_store.charges(ledger, name)
-        check_chain(record, lines)
-        kept = ledger_store.checkpoint(ledger, name)
-        if kept is not None and 0 < kept[0] <= len(lines):
-            check_checkpoint(record, lines, *kept)
-        elif kept is not None:
-            raise LedgerTamperedError(
-                f"Ledger integrity check failed: dataset '{name}', position {kept[0]} "
-                "(a checkpoint): "
-                f"the chain has the positions 1 to {len(lines)}."
-            )
-        noted = heads.get(name)
-        if noted not in (None, record["genesis"], *(line.hash for line in lines)):
-            raise LedgerTamperedError(
-                f"Ledger integrity check failed: the head recorded for dataset '{name}' is not "
-                f"among its positions 0 to {len(lines)}; the chain was replaced or cut."
-            )
-        return len(lines)
-
-    def _refuse_lost_budgets(
-        self, ledger: Transaction, records: list[Mapping[str, Any]], heads: Mapping[str, str]
-    ) -> None:
-        charged = ledger_store.charged_names(ledger) | set(heads)
-        for name in sorted(charged - {record["name"] for record in records}):
-            raise LedgerTamperedError(
-                f"Ledger integrity check failed: dataset '{name}', position 0 (the budget "
-                "record): it is missing."
-            )
 
     def __copy__(self) -> Self:
         return self
@@ -243,20 +227,23 @@ def _reopened(address: str, timeout: float) -> Ledger:
     return Ledger(address, timeout=timeout)
 
 
-def _checked_budget(name: str, epsilon: float, delta: float, unit: str, relation: str) -> Budget:
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise InvalidInputError("'name' must be a text of printable characters, not empty.")
-    try:
-        epsilon, delta = float(epsilon), float(delta)
-        words = Unit(unit), Relation(relation)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            "'epsilon' and 'delta' must be numbers, 'unit' one of 'record', 'entry', 'person', "
-            "'relation' "
-            f"one of 'replace_one', 'add_or_remove_one': {error}."
-        ) from None
-    if not 0 < epsilon < math.inf:
-        raise InvalidInputError(f"'epsilon' must be finite and positive. Got {epsilon} instead.")
-    if not 0 <= delta < 1:
-        raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
-    return Budget(name, epsilon, delta, *words)
+def _verify_chain(ledger: Transaction, record: Mapping[str, Any], noted: str | None) -> int:
+    """Check one chain, its checkpoint, and that it holds a head noted earlier; count its lines."""
+    Budget.from_record(record)
+    name = record["name"]
+    lines = ledger_store.charges(ledger, name)
+    check_chain(record, lines)
+    kept = ledger_store.checkpoint(ledger, name)
+    if kept is not None and 0 < kept[0] <= len(lines):
+        check_checkpoint(record, lines, *kept)
+    elif kept is not None:
+        raise LedgerTamperedError(
+            f"Ledger integrity check failed: dataset '{name}', position {kept[0]} "
+            f"(a checkpoint): the chain has the positions 1 to {len(lines)}."
+        )
+    if noted not in (None, record["genesis"], *(line.hash for line in lines)):
+        raise LedgerTamperedError(
+            f"Ledger integrity check failed: the head recorded for dataset '{name}' is not "
+            f"among its positions 0 to {len(lines)}; the chain was replaced or cut."
+        )
+    return len(lines)

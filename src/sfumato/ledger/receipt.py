@@ -75,14 +75,23 @@ class Receipt:
     ) -> Receipt:
         """Tick `events` off the paid ones; the receipt returned covers just these."""
         # [L2] only what was charged can be drawn
-        self._refuse_other_process()
+        if not self.is_of_this_process:
+            raise LedgerError(
+                "This receipt was made in another process and cannot be used in this one, "
+                "because one payment could then cover two draws. Charge the ledger in "
+                "the process that draws the noise."
+            )
         check_same_unit_and_adjacency("receipt", self.unit, self.relation, unit, relation)
         with self._lock:
             left = dict(self._unused)
             for event, times in flatten(events).items():
                 left[event] = left.get(event, 0) - times
                 if left[event] < 0:
-                    raise LedgerError(_unpaid(event, times, self._unused.get(event, 0)))
+                    raise LedgerError(
+                        f"The receipt does not cover {times} x {event!r}: "
+                        f"{self._unused.get(event, 0)} left unused. Every draw must be charged "
+                        "before it is made; charge all releases of a fit together."
+                    )
             self._unused = left
         return Receipt(events, unit=self.unit, relation=self.relation)
 
@@ -103,14 +112,6 @@ class Receipt:
     def is_of_this_process(self) -> bool:
         """Whether it can be drawn on here."""
         return os.getpid() == self._process
-
-    def _refuse_other_process(self) -> None:
-        if not self.is_of_this_process:
-            raise LedgerError(
-                "This receipt was made in another process and cannot be used in this one, "
-                "because one payment could then cover two draws. Charge the ledger in "
-                "the process that draws the noise."
-            )
 
     def __copy__(self) -> Self:
         return self
@@ -160,10 +161,3 @@ def check_same_unit_and_adjacency(
                 f"The {holder} counts {name} '{kept}', the release is for {name} '{asked}'. "
                 f"They do not compose; use a budget of {name} '{asked}'."
             )
-
-
-def _unpaid(event: Event, times: int, left: int) -> str:
-    return (
-        f"The receipt does not cover {times} x {event!r}: {left} left unused. Every draw must be "
-        "charged before it is made; charge all releases of a fit together."
-    )

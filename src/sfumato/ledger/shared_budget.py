@@ -79,23 +79,10 @@ class QuotaBalance:
         last = lines[-1].position if lines else self.position
         return replace(self, position=last, cost=cost)
 
-    def _row(self) -> tuple[Any, ...]:
-        rule, order = self.filter, self.filter.order
-        return (
-            *(self.holder, rule.kind, repr(rule.epsilon), repr(rule.delta)),
-            *(None if order is None else repr(order), self.until, self.position),
-            *(str(self.cost.amount), str(self.cost.failure)),
-        )
-
 
 @dataclass(frozen=True)
 class Payer:
-    """A shared budget as estimators take it for `ledger`: charges name who asked and what for.
-
-    budget: Who pays.
-    by, purpose: Whose quota is charged, and what for.
-    reference: A name by which the charge is found again.
-    """
+    """A shared budget as estimators take it for `ledger`: charges name who asked and what for."""
 
     budget: SharedBudget
     by: str
@@ -106,14 +93,8 @@ class Payer:
         self, *events: Event, unit: str | None = None, relation: str | None = None
     ) -> Receipt:
         """Pay for `events` in one transaction, or refuse them all."""
-        return self.budget.charge(
-            *events,
-            by=self.by,
-            purpose=self.purpose,
-            reference=self.reference,
-            unit=unit,
-            relation=relation,
-        )
+        words: Any = {"by": self.by, "purpose": self.purpose, "reference": self.reference}
+        return self.budget.charge(*events, unit=unit, relation=relation, **words)
 
     def statement(self) -> Statement:
         """Return that of the ledger."""
@@ -173,7 +154,7 @@ class SharedBudget:
             raise InvalidInputError("'analyst' must be a printable name.")
         if until is not None:
             _moment(until)
-        total = self._database.read(self._total)
+        total = self._database.read(lambda ledger: self._holding(ledger, TOTAL))
         rule = PrivacyFilter(total.filter.kind, float(epsilon), total.filter.delta)
         self._keep_new(QuotaBalance(analyst, rule, until, 0, Cost()))
 
@@ -197,15 +178,8 @@ class SharedBudget:
                 written = replace(held, position=first - 1 + len(events), cost=asked)
                 self._write(ledger, written)
 
-        return self.dataset.charge(
-            *events,
-            unit=unit,
-            relation=relation,
-            purpose=purpose,
-            by=by,
-            reference=reference,
-            also=both,
-        )
+        words: Any = {"purpose": purpose, "by": by, "reference": reference}
+        return self.dataset.charge(*events, unit=unit, relation=relation, also=both, **words)
 
     def payer(self, by: str, purpose: str, reference: str | None = None) -> Payer:
         """Return the budget as estimators take it for `ledger`."""
@@ -251,9 +225,6 @@ class SharedBudget:
         self.dataset.lines()  # the chain itself
         self._database.read(check)
 
-    def _total(self, ledger: Transaction) -> QuotaBalance:
-        return self._holding(ledger, TOTAL)
-
     def _holding(self, ledger: Transaction, holder: str) -> QuotaBalance:
         """Read a holding and add the lines that were written since, by whomever."""
         found = self._stored(ledger, holder)
@@ -274,7 +245,13 @@ class SharedBudget:
         if holder is not None:
             where, values = f"{where} AND holder = ?", [self.name, holder]
         rows = ledger.run(f"SELECT {_FIELDS} FROM sfumato_filters WHERE {where}", values)  # noqa: S608
-        return [_holding_of(row) for row in rows]
+        stored = []
+        for who, kind, epsilon, delta, order, until, position, amount, failure in rows:
+            a = None if order is None else float(order)
+            rule = PrivacyFilter(kind, float(epsilon), float(delta), a)
+            cost = Cost(Fraction(amount), Fraction(failure))
+            stored.append(QuotaBalance(who, rule, until, position, cost))
+        return stored
 
     def _keep_new(self, held: QuotaBalance) -> None:
         def keep(ledger: Transaction) -> None:
@@ -287,21 +264,17 @@ class SharedBudget:
         self._database.write(keep)
 
     def _write(self, ledger: Transaction, held: QuotaBalance) -> None:
-        key = self.name, held.holder
+        key, rule = (self.name, held.holder), held.filter
+        order = None if rule.order is None else repr(rule.order)
         ledger.run("DELETE FROM sfumato_filters WHERE budget = ? AND holder = ?", key)
         ledger.run(
             f"INSERT INTO sfumato_filters (budget, {_FIELDS}) "  # noqa: S608 - names of columns
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (self.name, *held._row()),
+            (
+                *(self.name, held.holder, rule.kind, repr(rule.epsilon), repr(rule.delta), order),
+                *(held.until, held.position, str(held.cost.amount), str(held.cost.failure)),
+            ),
         )
-
-
-def _holding_of(row: tuple[Any, ...]) -> QuotaBalance:
-    holder, kind, epsilon, delta, order, until, position, amount, failure = row
-    rule = PrivacyFilter(
-        kind, float(epsilon), float(delta), None if order is None else float(order)
-    )
-    return QuotaBalance(holder, rule, until, position, Cost(Fraction(amount), Fraction(failure)))
 
 
 def _refuse(name: str, held: QuotaBalance, asked: Cost) -> None:

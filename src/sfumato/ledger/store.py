@@ -19,7 +19,7 @@ _BUDGETS = (
     "FROM sfumato_budgets"
 )
 _CHARGES = "SELECT dataset, position, time, event, previous, hash FROM sfumato_charges"
-_TABLES = (
+_TABLES = [
     """CREATE TABLE sfumato_budgets (
         name TEXT NOT NULL PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
         unit TEXT NOT NULL, relation TEXT NOT NULL, created TEXT NOT NULL,
@@ -29,10 +29,10 @@ _TABLES = (
         dataset TEXT NOT NULL, position INTEGER NOT NULL, time TEXT NOT NULL, event TEXT NOT NULL,
         previous TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (dataset, position))
     """,
-)
-_CHECKPOINTS = """CREATE TABLE sfumato_checkpoints (
-    dataset TEXT NOT NULL PRIMARY KEY, position INTEGER NOT NULL, state {kind} NOT NULL)
-"""
+    """CREATE TABLE sfumato_checkpoints (
+        dataset TEXT NOT NULL PRIMARY KEY, position INTEGER NOT NULL, state {bytes} NOT NULL)
+    """,
+]
 
 # Append-only against mistakes. Against malice stands the chain: who can drop a trigger can
 # rewrite a line, and verify() sees it.
@@ -53,27 +53,28 @@ def create_tables(ledger: Transaction) -> None:
     """Make the tables where there are none."""
     if ledger.is_server:  # two that begin at once would both find nothing
         ledger.run("SELECT pg_advisory_xact_lock(7315821)")
-    if not _has_table(ledger, "sfumato_charges"):
+    query = "SELECT 1 FROM sqlite_master WHERE name = ?"
+    if ledger.is_server:
+        query = "SELECT 1 WHERE to_regclass(?) IS NOT NULL"
+    if not ledger.run(query, ("sfumato_charges",)):
         triggers = _APPEND_ONLY_ON_A_SERVER if ledger.is_server else _APPEND_ONLY_IN_A_FILE
-        for statement in (*_TABLES, *triggers):
+        for statement in _TABLES:
+            ledger.run(statement.format(bytes="BYTEA" if ledger.is_server else "BLOB"))
+        for statement in triggers:
             ledger.run(statement)
-        keeps_checkpoints(ledger)
 
 
 def budgets(ledger: Transaction) -> list[Mapping[str, Any]]:
     """Read all budget rows, by name."""
-    return [_by_field(row) for row in ledger.run(f"{_BUDGETS} ORDER BY name")]
+    rows = ledger.run(f"{_BUDGETS} ORDER BY name")
+    return [dict(zip(_FIELDS, row, strict=True)) for row in rows]
 
 
 def budget(ledger: Transaction, name: str, *, lock: bool = False) -> Mapping[str, Any] | None:
     """Read one budget row; `lock` keeps other writers from it until the transaction ends."""
     end = " FOR UPDATE" if lock and ledger.is_server else ""  # in a file everything is locked
     rows = ledger.run(f"{_BUDGETS} WHERE name = ?{end}", (name,))
-    return _by_field(rows[0]) if rows else None
-
-
-def _by_field(row: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(_FIELDS, row, strict=True))
+    return dict(zip(_FIELDS, rows[0], strict=True)) if rows else None
 
 
 def charges(
@@ -103,8 +104,7 @@ def add_budget(ledger: Transaction, record: Mapping[str, Any]) -> None:
         "genesis, count, head) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [row[field] for field in _FIELDS],
     )
-    if _has_table(ledger, "sfumato_checkpoints") and _may(ledger, "DELETE"):  # of a lost ledger
-        ledger.run("DELETE FROM sfumato_checkpoints WHERE dataset = ?", (record["name"],))
+    ledger.run("DELETE FROM sfumato_checkpoints WHERE dataset = ?", (record["name"],))  # lost ones
 
 
 def append(ledger: Transaction, charges: Sequence[Charge]) -> None:
@@ -131,27 +131,9 @@ def check_pages(ledger: Transaction) -> None:
 
 
 def checkpoint(ledger: Transaction, name: str) -> tuple[int, bytes] | None:
-    """Read the last checkpoint of a dataset, where there is one that this user may read."""
-    if not _has_table(ledger, "sfumato_checkpoints") or not _may(ledger, "SELECT"):
-        return None
+    """Read the last checkpoint of a dataset, where there is one."""
     rows = ledger.run("SELECT position, state FROM sfumato_checkpoints WHERE dataset = ?", (name,))
     return (rows[0][0], bytes(rows[0][1])) if rows else None
-
-
-def keeps_checkpoints(ledger: Transaction) -> bool:
-    """Whether checkpoints can be kept, after making their table in a ledger that has none.
-
-    Where this user may not, the ledger is read line by line, as before there were checkpoints.
-    """
-    if _has_table(ledger, "sfumato_checkpoints"):
-        return all(_may(ledger, right) for right in ("SELECT", "INSERT", "UPDATE"))
-    if ledger.is_server:
-        ledger.run("SELECT pg_advisory_xact_lock(7315821)")
-        (may,) = ledger.run("SELECT has_schema_privilege(current_schema(), 'CREATE')")[0]
-        if not may or _has_table(ledger, "sfumato_checkpoints"):
-            return False
-    ledger.run(_CHECKPOINTS.format(kind="BYTEA" if ledger.is_server else "BLOB"))
-    return True
 
 
 def keep_checkpoint(ledger: Transaction, name: str, position: int, state: bytes) -> None:
@@ -161,16 +143,3 @@ def keep_checkpoint(ledger: Transaction, name: str, position: int, state: bytes)
         "ON CONFLICT (dataset) DO UPDATE SET position = excluded.position, state = excluded.state",
         (name, position, state),
     )
-
-
-def _may(ledger: Transaction, right: str) -> bool:
-    if not ledger.is_server:
-        return True
-    query = "SELECT has_table_privilege('sfumato_checkpoints', ?)"
-    return bool(ledger.run(query, (right,))[0][0])
-
-
-def _has_table(ledger: Transaction, name: str) -> bool:
-    if ledger.is_server:
-        return bool(ledger.run("SELECT to_regclass(?) IS NOT NULL", (name,))[0][0])
-    return bool(ledger.run("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)))

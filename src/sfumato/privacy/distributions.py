@@ -175,6 +175,14 @@ def _distribution(event: Event, interval: float) -> Any:
             last = math.ceil(event.epsilon / interval)
             deltas = bounded_range_delta(event.epsilon, np.arange(-last, last + 1) * interval)
             return _connected(-last, deltas, interval)
+        case RandomizedResponseEvent() if event.epsilon <= MAX_EXPONENT:
+            kept = math.exp(-event.epsilon)
+            return pld.from_randomized_response(
+                event.n_labels * kept / (1 + (event.n_labels - 1) * kept),
+                event.n_labels,
+                value_discretization_interval=interval,
+                neighboring_relation=NeighboringRelation.REPLACE_ONE,
+            )
         case PureEvent() | BoundedRangeEvent() | RandomizedResponseEvent():
             return _parameters(event.epsilon, 0.0, interval)
         case ApproximateEvent():

@@ -136,7 +136,11 @@ def losses_of(event: Event, interval: float) -> Losses:
     while width / interval > MAX_CELLS / 2:
         interval *= 2
     match event:
-        case PureEvent() | ApproximateEvent() | RandomizedResponseEvent():
+        case RandomizedResponseEvent():
+            other, n_labels = math.exp(-event.epsilon), event.n_labels
+            masses = np.array([other, (n_labels - 2) * other, 1.0]) / (1 + (n_labels - 1) * other)
+            return _on_grid(np.array([-1.0, 0.0, 1.0]) * event.epsilon, masses, interval)
+        case PureEvent() | ApproximateEvent():
             e, lost = event.epsilon, getattr(event, "delta", 0.0)
             masses = np.array([math.exp(-e), 1.0]) / (1 + math.exp(-e)) * (1 - lost)
             return _on_grid(np.array([-e, e]), masses, interval, lost)
