@@ -17,16 +17,6 @@ NOT = "not reproduced"
 figures = st.floats(-10, 10)
 
 
-def an_entry(broken: str | None = None) -> Entry:
-    return Entry("kahm", "table-1", "A table", lambda _: Outcome(()), broken)
-
-
-def judged(
-    *rows: Comparison, claims: Mapping[str, bool] | None = None, broken: str | None = None
-) -> str:
-    return verdict_of(an_entry(broken), Outcome(rows, claims or {}), quick=False)
-
-
 def row(printed: float | None, paper: float | None, strict: float | None = None) -> Comparison:
     return Comparison("a row", printed, paper, strict, within=0.01)
 
@@ -67,51 +57,45 @@ def test_what_a_row_says(
     assert (found.agrees, found.agrees_strictly) == (agrees, strictly)
 
 
-def test_every_row_must_agree_and_every_claim_must_hold() -> None:
-    good, bad = row(0.9, 0.9), row(0.9, 0.8)
-    assert judged(good, good) == REPRODUCED
-    assert judged(good, bad) == NOT
-    assert judged(good, claims={"it grows": True}) == REPRODUCED
-    assert judged(good, claims={"it grows": True, "it falls": False}) == NOT
-    assert judged(claims={"it grows": True}) == REPRODUCED
+def other_data(paper: float) -> Comparison:
+    return Comparison("a row", 0.9, paper, 0.9, within=None)
 
 
-def test_a_broken_guarantee_is_named_unless_strict_mode_reaches_the_figures_too() -> None:
-    broken = "Raw rows are clustered."
-    assert judged(row(0.9, 0.9, 0.8), broken=broken) == ASSUMING
-    assert judged(row(0.9, 0.9), broken=broken) == ASSUMING
-    assert judged(row(0.9, 0.9, 0.9), row(0.9, 0.9, 0.8), broken=broken) == ASSUMING
-    assert judged(row(0.9, 0.9, 0.9), broken=broken) == REPRODUCED
-    assert judged(row(0.9, None, 0.9), broken=broken) == REPRODUCED
-    assert judged(row(0.9, 0.8, 0.9), broken=broken) == NOT
-    assert judged(row(0.9, None, 0.8), broken=broken) == NOT
+GOOD, BAD, HOLDS, FAILS = row(0.9, 0.9), row(0.9, 0.8), {"it grows": True}, {"it falls": False}
+BROKEN = "Raw rows are clustered."
 
 
-def test_figures_of_other_data_are_shown_and_not_judged() -> None:
-    shown = Comparison("a row", 0.9, 0.1, 0.9, within=None)
-    assert (shown.agrees, shown.agrees_strictly) == (None, None)
-    assert judged(shown, claims={"it grows": True}) == REPRODUCED
-    assert judged(shown) == NOT  # nothing speaks for it
-    assert judged() == NOT
-    assert judged(shown, row(0.9, 0.1)) == NOT
-    assert judged(shown, claims={"it grows": False}) == NOT
-    assert judged(shown, claims={"it grows": True}, broken="It fails.") == ASSUMING
-
-
-def test_claims_alone_do_not_mend_a_broken_guarantee() -> None:
-    assert judged(row(None, 0.9, 0.9), claims={"it grows": True}, broken="It fails.") == ASSUMING
-
-
-@pytest.mark.parametrize("ours", [0.9, 0.1])
-def test_a_quick_run_judges_nothing(ours: float) -> None:
-    outcome = Outcome((row(0.9, ours),), {"it grows": ours > 0.5})
-    for broken in (None, "It fails."):
-        assert verdict_of(an_entry(broken), outcome, quick=True) == "quick run, too small to judge"
-
-
-def test_a_figure_that_is_no_number_never_agrees() -> None:
-    assert row(0.9, math.nan).agrees is False
-    assert judged(row(0.9, math.nan)) == NOT
+@pytest.mark.parametrize(
+    ("rows", "claims", "broken", "verdict"),
+    [
+        ([GOOD, GOOD], {}, None, REPRODUCED),
+        ([GOOD, BAD], {}, None, NOT),
+        ([row(0.9, math.nan)], {}, None, NOT),
+        ([GOOD], HOLDS, None, REPRODUCED),
+        ([GOOD], HOLDS | FAILS, None, NOT),
+        ([], HOLDS, None, REPRODUCED),
+        ([], {}, None, NOT),  # nothing speaks for it
+        ([row(0.9, 0.9, 0.8)], {}, BROKEN, ASSUMING),
+        ([GOOD], {}, BROKEN, ASSUMING),
+        ([row(0.9, 0.9, 0.9), row(0.9, 0.9, 0.8)], {}, BROKEN, ASSUMING),
+        ([row(0.9, 0.9, 0.9)], {}, BROKEN, REPRODUCED),  # strict mode reaches the figures too
+        ([row(0.9, None, 0.9)], {}, BROKEN, REPRODUCED),
+        ([row(0.9, 0.8, 0.9)], {}, BROKEN, NOT),
+        ([row(0.9, None, 0.8)], {}, BROKEN, NOT),
+        ([row(None, 0.9, 0.9)], HOLDS, BROKEN, ASSUMING),
+        ([other_data(0.1)], HOLDS, None, REPRODUCED),  # shown and not judged
+        ([other_data(0.1)], {}, None, NOT),
+        ([other_data(0.1)], FAILS, None, NOT),
+        ([other_data(0.1)], HOLDS, BROKEN, ASSUMING),
+    ],
+)
+def test_the_verdict(
+    rows: list[Comparison], claims: Mapping[str, bool], broken: str | None, verdict: str
+) -> None:
+    entry = Entry("kahm", "table-1", "A table", lambda _: Outcome(()), broken)
+    outcome = Outcome(tuple(rows), claims)
+    assert verdict_of(entry, outcome, quick=False) == verdict
+    assert verdict_of(entry, outcome, quick=True) == "quick run, too small to judge"
 
 
 @pytest.mark.parametrize("name", ["5", "table", "table-", "chart-5", ""])

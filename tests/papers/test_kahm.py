@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array_api_strict
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from sfumato import AffineHullClassifier, EntryHullClassifier
 from sfumato.audit.testing import seeded_noise
@@ -15,8 +17,9 @@ from sfumato.papers.kahm import (
     private as hulls_private,
 )
 from sfumato.papers.kahm.federation import BY_EPSILON, BY_PARTIES, CENTRAL, EPSILONS
-from sfumato.papers.kahm.plane import TABLE_11, plane_sets, seconds_to_fit, square
-from sfumato.papers.kahm.private import TABLE_5, Cell, classifier, min_distances
+from sfumato.papers.kahm.private import TABLE_5, Cell, classifier
+from sfumato.papers.kahm.smoothing import Stop, fabricate_rows, modelling_error
+from tests.models.literal_hulls import LiteralHull
 
 
 def test_the_printed_tables_have_their_printed_means() -> None:
@@ -33,25 +36,6 @@ def test_the_printed_tables_have_their_printed_means() -> None:
     assert len(EPSILONS) == len(CENTRAL) == 8
 
 
-def test_the_sizes_of_table_11_are_the_printed_products() -> None:
-    printed = [
-        1e4,
-        1e5,
-        3e5,
-        1e6,
-        2.5e6,
-        3.6e6,
-        4.9e6,
-        5.625e6,
-        6.4e6,
-        7.225e6,
-        8.1e6,
-        9.025e6,
-        1e7,
-    ]
-    assert [n * p for n, p in TABLE_11] == pytest.approx(printed, rel=1e-3)
-
-
 def test_the_classifier_is_the_definition_asked_for() -> None:
     assert isinstance(classifier(None, device="cuda"), AffineHullClassifier)
     printed = classifier(4.0, 12, "paper", n_components=5)
@@ -61,16 +45,6 @@ def test_the_classifier_is_the_definition_asked_for() -> None:
     assert isinstance(strict, EntryHullClassifier)
     assert (strict.n_smoothing, strict.unit) == (None, "entry")
     assert (strict.hull_components, strict.n_layers, strict.delta) == (20, 5, 1e-5)
-
-
-def test_least_distances_are_those_of_the_nearest_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    split = digits().first(300, 40)
-    model = classifier(None, n_layers=1, random_state=0).fit(split.X, split.y)
-    monkeypatch.setattr(hulls_private, "BLOCK", 7)
-    least, nearest = min_distances(model, split.X_test)
-    whole = np.asarray(model.distances(split.X_test))
-    np.testing.assert_allclose(least, whole.min(axis=1), rtol=1e-6)
-    np.testing.assert_array_equal(model.classes_[nearest], model.predict(split.X_test))
 
 
 def test_members_are_training_rows_and_others_are_not() -> None:
@@ -136,15 +110,70 @@ def test_a_full_table_is_judged_by_its_figures(
     assert found.verdict == ("reproduced" if gain == 0 else "not reproduced")
 
 
-def test_rows_of_the_plane_fill_the_unit_square() -> None:
-    for rows in plane_sets(seed=1).values():
-        np.testing.assert_allclose(rows.min(axis=0), 0.0, atol=1e-12)
-        np.testing.assert_allclose(rows.max(axis=0), 1.0)
-    grid = square(5, margin=0.5)
-    assert grid.shape == (25, 2)
-    assert grid.min() == -0.5
-    assert grid.max() == 1.5
+# Smoothing, against the printed formulas ----------------------------------------------------------
 
 
-def test_seconds_are_positive() -> None:
-    assert seconds_to_fit(Setting(runs=2), 30, 10, 3) > 0
+def literal_error(Y: np.ndarray, n: int) -> float:
+    return float(np.linalg.norm(Y - LiteralHull(Y, n).image(Y), axis=1).sum())
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4])
+@pytest.mark.parametrize("shape", [(40, 6), (12, 30)])
+def test_equals_the_printed_recursion(
+    rng: np.random.Generator, passes: int, shape: tuple[int, int]
+) -> None:
+    """Equations (80) to (82) and (89), one matrix at a time."""
+    Y = rng.random(shape) + 0.2 * rng.laplace(size=shape)
+    found = fabricate_rows(Y, n_components=3, stop=Stop(passes))
+    assert found.n_passes == passes
+    fast = fabricate_rows(Y, n_components=3, stop=Stop(passes), dtype="float32").rows
+    assert modelling_error(Y, n_components=3) == pytest.approx(literal_error(Y, 3), rel=1e-10)
+    for _ in range(passes - 1):
+        hull = LiteralHull(Y, 3)
+        Y = hull.h(Y).sum(axis=1, keepdims=True) * hull.image(Y)
+    expected = LiteralHull(Y, 3).image(Y)
+    np.testing.assert_allclose(found.rows, expected, atol=1e-10)
+    np.testing.assert_allclose(fast, expected, atol=1e-4)
+
+
+@given(st.integers(0, 10_000), st.floats(0.05, 0.9))
+def test_a_threshold_stops_at_the_first_pass_below_it(seed: int, ratio: float) -> None:
+    Y = np.random.default_rng(seed).normal(size=(15, 3))
+    stop = Stop(6, threshold=ratio * literal_error(Y, 2))
+    found = fabricate_rows(Y, n_components=2, stop=stop)
+    errors = []
+    for _ in range(6):
+        errors.append(literal_error(Y, 2))
+        hull = LiteralHull(Y, 2)
+        Y = hull.K @ hull.inverse @ Y
+    below = [i + 1 for i, error in enumerate(errors) if error <= ratio * errors[0]]
+    assert found.n_passes == (below[0] if below else 6)
+
+
+@pytest.mark.parametrize(
+    "Y",
+    [
+        np.full((5, 3), 0.3),
+        np.zeros((4, 2)),
+        np.array([[0.1, 0.2, 0.3]]),
+        np.array([[0.0, 1.0], [1.0, 1.0]]),
+        np.column_stack([np.linspace(0, 1, 9), np.ones(9)]),
+    ],
+    ids=["equal", "zero", "one row", "two rows", "constant column"],
+)
+def test_degenerate_rows_stay_finite(Y: np.ndarray) -> None:
+    found = fabricate_rows(Y, n_components=20, stop=Stop(3)).rows
+    assert found.shape == Y.shape
+    assert np.isfinite(found).all()
+    if len(np.unique(Y, axis=0)) == 1:
+        np.testing.assert_array_equal(found, Y)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_other_arrays_give_the_same(rng: np.random.Generator, dtype: str) -> None:
+    Y = rng.random((30, 6))
+    plain = fabricate_rows(Y, n_components=3, stop=Stop(3), dtype=dtype)
+    strict = array_api_strict.asarray(Y)
+    foreign = fabricate_rows(strict, n_components=3, stop=Stop(3), dtype=dtype)
+    assert type(foreign.rows) is type(strict)
+    np.testing.assert_allclose(np.asarray(foreign.rows), plain.rows, atol=1e-6)
