@@ -16,7 +16,7 @@ import numpy as np
 
 SEED = 2026
 N_PATIENTS = 5000
-PLACE = Path(__file__).parents[1] / "src" / "sfumato" / "datasets" / "hospital.csv.gz"
+PLACE = Path(__file__).parents[1] / "src" / "sfumato" / "hospital.csv.gz"
 WARDS = ("cardiology", "medicine", "orthopaedics", "surgery")
 RISK_OF_WARD = {"cardiology": 0.7, "medicine": 0.4, "orthopaedics": -0.8, "surgery": -0.2}
 

@@ -10,8 +10,7 @@ import typer
 from sfumato.cli.console import console_table, print_lines, printed_json, ready_to_write
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.options import Json, completing
-from sfumato.datasets import available, load
-from sfumato.datasets.catalogue import CATALOGUE
+from sfumato.datasets import CATALOGUE, available, load
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import FORMATS, write_table
 
@@ -32,15 +31,16 @@ def list_datasets(as_json: Json = False) -> None:
     if as_json:
         printed_json(
             [
-                {"name": e.name, "rows": e.rows, "features": e.features, "from": origins[e.name]}
-                for e in CATALOGUE.values()
+                {"name": name, "rows": rows, "features": width, "from": origins[name]}
+                for name, (rows, width, _) in CATALOGUE.items()
             ]
         )
         return
-    rows = [
-        [e.name, str(e.rows), str(e.features), origins[e.name], e.about] for e in CATALOGUE.values()
+    lines = [
+        [name, str(rows), str(width), origins[name], about]
+        for name, (rows, width, about) in CATALOGUE.items()
     ]
-    console_table(("name", "rows", "features", "from", "about"), rows)
+    console_table(("name", "rows", "features", "from", "about"), lines)
 
 
 @datasets_app.command()

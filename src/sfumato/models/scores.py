@@ -23,6 +23,7 @@ from sfumato.exceptions import (
     MissingBoundsError,
     UnprotectedScoreWarning,
 )
+from sfumato.mechanisms.base import require_epsilon
 from sfumato.models.budget import Budget
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.counts import CountTables
@@ -230,7 +231,7 @@ def release_score(
         rows = truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
         statistic, public = SecondMoment(3), [*public, "range of the target"]
     records = ArrayRecords(rows, relation=relation)
-    budget = Budget(float(epsilon), float(delta), records, ledger, facts=tuple(public))
+    budget = Budget(require_epsilon(epsilon), float(delta), records, ledger, facts=tuple(public))
     # [U1] a record is counted once; [U2] a row of length 1
     declare = budget.gaussian if is_regressor(model) else budget.laplace
     release = declare(statistic)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
-from sfumato.datasets.catalogue import FOLDER_VARIABLE
+from sfumato.datasets import FOLDER_VARIABLE
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.cdmma.digits import BROKEN, known_labels, public_target
 from sfumato.papers.cdmma.systems import EntryTransfer, PrintedTransfer

@@ -13,24 +13,23 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
-from sfumato.datasets import available, load, local, openml
-from sfumato.datasets.catalogue import CATALOGUE
+from sfumato import datasets
+from sfumato.datasets import ADULT_NUMBERS, CATALOGUE, EMBEDDED, available, load
 from sfumato.exceptions import InvalidInputError
 
-ROOT = Path(__file__).parents[2]
-EMBEDDED = ("hospital", "digits", "breast-cancer", "wine")
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_embedded_sets_need_nothing(name: str) -> None:
     found = load(name)
-    entry = CATALOGUE[name]
-    assert found.X.shape == (entry.rows, entry.features)
-    assert len(found.y) == entry.rows
+    n_rows, n_features, _ = CATALOGUE[name]
+    assert found.X.shape == (n_rows, n_features)
+    assert len(found.y) == n_rows
     assert list(found.table()) == [*found.columns, found.target]
     train, held_out = found.parts()
-    np.testing.assert_array_equal(np.sort(np.r_[train, held_out]), np.arange(entry.rows))
-    assert len(held_out) == pytest.approx(0.3 * entry.rows, abs=2)
+    np.testing.assert_array_equal(np.sort(np.r_[train, held_out]), np.arange(n_rows))
+    assert len(held_out) == pytest.approx(0.3 * n_rows, abs=2)
     shares = [np.unique(found.y[part], return_counts=True)[1] / len(part) for part in found.parts()]
     np.testing.assert_allclose(shares[0], shares[1], atol=0.02)
     assert [part.tolist() for part in load(name).parts()] == [train.tolist(), held_out.tolist()]
@@ -68,22 +67,14 @@ def test_sets_of_a_folder(data_folder: Path, name: str, n_train: int, labels: li
     if available(data_folder)[name] != "folder":
         pytest.skip(f"the folder has no {name}")
     found = load(name, data_folder)
-    assert len(found.y) == CATALOGUE[name].rows
-    assert len(found.columns) == CATALOGUE[name].features
+    assert (len(found.y), len(found.columns)) == CATALOGUE[name][:2]
     train, test = found.parts()
     assert len(train) == n_train
     assert np.unique(found.y[test], return_counts=True)[1].tolist() == labels
-
-
-def test_adult_keeps_numbers_and_texts(data_folder: Path) -> None:
-    if available(data_folder)["adult"] != "folder":
-        pytest.skip("the folder has no adult")
-    found = load("adult", data_folder)
-    assert {name for name, values in found.columns.items() if values.dtype.kind == "i"} == (
-        local.ADULT_NUMBERS
-    )
-    assert set(found.y) == {"<=50K", ">50K"}
-    assert found.columns["workclass"][0] == "State-gov"
+    if name == "adult":
+        kinds = {column: values.dtype.kind for column, values in found.columns.items()}
+        assert {column for column, kind in kinds.items() if kind == "i"} == ADULT_NUMBERS
+        assert found.columns["workclass"][0] == "State-gov"
 
 
 def test_a_changed_file_is_refused(tmp_path: Path, data_folder: Path) -> None:
@@ -114,7 +105,7 @@ def test_what_no_folder_has_is_asked_from_openml(monkeypatch: pytest.MonkeyPatch
         )
 
     monkeypatch.delenv("SFUMATO_DATA", raising=False)
-    monkeypatch.setattr(openml, "fetch_openml", answer)
+    monkeypatch.setattr(datasets, "fetch_openml", answer)
     found = load("mnist")
     assert asked == [{"data_id": 554, "as_frame": False, "parser": "auto"}]
     assert found.y.tolist() == list(range(10))
@@ -122,16 +113,13 @@ def test_what_no_folder_has_is_asked_from_openml(monkeypatch: pytest.MonkeyPatch
     assert found.n_train == 60000
 
 
-def test_no_network_is_told_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_had_is_told_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**words: Any) -> None:
         raise URLError("no route")
 
     monkeypatch.delenv("SFUMATO_DATA", raising=False)
-    monkeypatch.setattr(openml, "fetch_openml", fail)
+    monkeypatch.setattr(datasets, "fetch_openml", fail)
     with pytest.raises(InvalidInputError, match="SFUMATO_DATA"):
         load("cifar10")
-
-
-def test_an_unknown_name() -> None:
     with pytest.raises(InvalidInputError, match="'name' must be one of hospital"):
         load("iris")
