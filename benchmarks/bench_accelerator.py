@@ -131,7 +131,7 @@ def parts_of(task: Callable[[], Any]) -> dict[str, float]:
     """Wall seconds of the functions of a fit, the GPU waited for before and after each."""
     found: dict[str, float] = {}
     places: list[tuple[Any, str]] = [
-        (Records, "release_there"),
+        (Records, "_sum_of_blocks"),
         (gaussian, "_add_symmetric_noise_there"),
         (linear_models, "whitening_projection"),
         (Records, "cache_float32"),

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -179,10 +180,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def files_of(glob: str) -> list[str]:
-    from sfumato.sums.table_parts import files_named
-
-    return files_named(glob)
+def files_of(pattern: str) -> list[str]:
+    return sorted(glob(pattern))  # noqa: PTH207
 
 
 def _moments() -> Any:
@@ -236,10 +235,10 @@ def _on_workers(
 
 def _prepared(path: str, reuse: bool) -> None:
     """Load libraries on a worker, and leave its memory to Dask where that is asked for."""
-    from sfumato.sums import heap
+    from sfumato.sums import dask as engine
 
     if not reuse:
-        heap.NAME = "NOBODY"
+        engine.TRIM_THRESHOLD = "NOBODY"
     _moments().fit(path)
 
 

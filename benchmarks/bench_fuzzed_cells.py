@@ -35,9 +35,8 @@ from benchmarks.odd_types import DUCKDB, OBJECTS, TYPES, WIDE
 from benchmarks.recording import write
 from sfumato import Bounds, TableBounds, TableEncoder
 from sfumato.exceptions import SfumatoError
-from sfumato.sums.identities import person_codes, person_digests
-from sfumato.sums.opening import all_missing_record
-from sfumato.sums.table_parts import QueryParts
+from sfumato.sums.persons import person_codes, person_digests
+from sfumato.sums.table_parts import QueryParts, all_missing_record
 from sfumato.tables.cells import as_cells, as_rows, columns_of
 from sfumato.tables.files import TableFile
 from sfumato.tables.text import TextFormat

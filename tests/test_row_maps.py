@@ -41,7 +41,6 @@ from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords
-from sfumato.sums.counts import CountTables, PlaceCounts
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, revealed, truncate_to_grid
 from sfumato.sums.losses import loss_named
@@ -57,7 +56,7 @@ from sfumato.sums.maps import (
     exact_product,
     exact_projection,
 )
-from sfumato.sums.statistics import Parts
+from sfumato.sums.statistics import CountTables, Parts, PlaceCounts
 from sfumato.synthetic.cells import CellPlaces, TableCells, public_columns
 from sfumato.synthetic.label_tree import Coarse
 from sfumato.tables.bounds import Bounds

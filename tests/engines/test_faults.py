@@ -22,7 +22,7 @@ from sfumato import Ledger, PrivateLinearClassifier, PrivateMoments, TableBounds
 from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError
 from sfumato.mechanisms.base import taped
 from sfumato.sums.grid import SecretSum
-from sfumato.sums.messages import SecretMessage, opened, sealed
+from sfumato.sums.partitions import SecretMessage, open_sum, seal_sum
 from sfumato.sums.persons import PersonSum
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 from tests.engines.sources import ThreadParts, in_parts, messy_table, table_bounds
@@ -66,7 +66,7 @@ REFUSED: dict[str, Answers] = {
     "no sum at all": lambda answers: [b"hello", *answers[1:]],
     "an array": lambda answers: [np.zeros(3), *answers[1:]],
     "of another pass": lambda answers: [
-        sealed(SecretSum((2, 7, 7)), task="other", part=0),
+        seal_sum(SecretSum((2, 7, 7)), task="other", part=0),
         *answers[1:],
     ],
 }
@@ -164,7 +164,7 @@ def test_secret_sums_are_not_shown_or_stored(tmp_path: Path) -> None:
     total.add(np.array([12345.0]), 12345)
     of_persons = PersonSum((1,))
     of_persons.add(np.array([12345.0]), 12345, 1)
-    message = sealed(total, task="t", part=0)
+    message = seal_sum(total, task="t", part=0)
     for secret in (total, of_persons, message):
         for shown in (repr(secret), str(secret), f"{secret}", format(secret)):
             assert "12345" not in shown
@@ -186,9 +186,9 @@ def test_messages_are_what_they_were(tmp_path: Path) -> None:
     for size in (1, 2, 4):
         of_persons.add(statistic.add_up(rows, codes), 40, size)
     for sent in (total, of_persons):
-        message = sealed(sent, task="t", part=3)
+        message = seal_sum(sent, task="t", part=3)
         assert isinstance(message, SecretMessage)
-        part, found = opened(message, statistic, task="t", n_parts=4)
+        part, found = open_sum(message, statistic, task="t", n_parts=4)
         assert part == 3
         assert type(found) is type(sent)
         if isinstance(found, PersonSum) and isinstance(sent, PersonSum):
@@ -197,11 +197,11 @@ def test_messages_are_what_they_were(tmp_path: Path) -> None:
         else:
             assert found == sent
     with pytest.raises(EngineError, match="shape"):
-        opened(message, ClassCounts(9), task="t", n_parts=4)
+        open_sum(message, ClassCounts(9), task="t", n_parts=4)
     with pytest.raises(EngineError, match="another task"):
-        opened(message, statistic, task="u", n_parts=4)
+        open_sum(message, statistic, task="u", n_parts=4)
     with pytest.raises(EngineError, match="another task"):
-        opened(message, statistic, task="t", n_parts=3)
+        open_sum(message, statistic, task="t", n_parts=3)
 
 
 def test_a_remote_engine_makes_the_guarantee_conditional(

@@ -29,7 +29,7 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError, Unsupporte
 from sfumato.mechanisms.base import taped
 from sfumato.models.curves import PrivateMeanCurve
 from sfumato.models.density import PrivateDensity
-from sfumato.sums import table_parts as engine_tables
+from sfumato.sums import singles, table_parts as engine_tables
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables import TableBounds
 from tests.engines.sources import (
@@ -139,7 +139,7 @@ def test_persons_are_refused_where_an_engine_cannot_gather_them(table: pd.DataFr
 def test_rows_are_written_aside_where_memory_is_short(
     table: pd.DataFrame, sources: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_tables, "KEPT_SHARE", 0.0)
+    monkeypatch.setattr(singles, "fits_in_memory", lambda _: False)
     for name in ("linear", "regression"):
         same_bits(ESTIMATORS[name], table, {"glob": sources["glob"]})
 

@@ -50,10 +50,9 @@ from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import SecondMoment
-from sfumato.sums.counts import PlaceCounts
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.singles import SINGLE_BITS
-from sfumato.sums.statistics import Statistic
+from sfumato.sums.statistics import PlaceCounts, Statistic
 
 N = 90
 ROWS = np.random.default_rng(0).uniform(0.05, 0.95, size=(N, 3))

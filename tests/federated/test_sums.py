@@ -48,15 +48,6 @@ from sfumato.sums import (
     MeanAndSquares,
     SecondMoment,
 )
-from sfumato.sums.counts import (
-    EDGES,
-    FAN_OUT,
-    CountTables,
-    PlaceCounts,
-    PlaceTree,
-    agreeing_counts,
-    cuts_by_counts,
-)
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import (
@@ -67,7 +58,16 @@ from sfumato.sums.maps import (
     LinearRows,
     Projected,
 )
-from sfumato.sums.statistics import Parts
+from sfumato.sums.statistics import (
+    EDGES,
+    FAN_OUT,
+    CountTables,
+    Parts,
+    PlaceCounts,
+    PlaceTree,
+    agreeing_counts,
+    cuts_by_counts,
+)
 from sfumato.synthetic.cells import ColumnCells, TableCells
 
 X, Y = load_digits(return_X_y=True)

@@ -26,8 +26,8 @@ from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.counts import EDGES, PlaceCounts
 from sfumato.sums.records import ArrayRecords
+from sfumato.sums.statistics import EDGES, PlaceCounts
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 

@@ -23,8 +23,7 @@ from sfumato.sums.grid import (
     SecretSum,
     revealed,
 )
-from sfumato.sums.messages import opened, sealed
-from sfumato.sums.partitions import Partitions, Task
+from sfumato.sums.partitions import Partitions, Task, open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
 from sfumato.sums.statistics import Statistic
 from tests.engines.sources import messy_table
@@ -91,28 +90,28 @@ def test_order_and_merging_do_not_change_a_bit(rng: np.random.Generator) -> None
         for number in order:
             (left if number % 2 else right).merge(SecretSum((4,)).merge(parts[number]))
         assert left.merge(right) == total
-        messages |= {bytes(sealed(each, task="t", part=0)) for each in (left, total)}
+        messages |= {bytes(seal_sum(each, task="t", part=0)) for each in (left, total)}
     assert len(messages) == 1
-    _, found = opened(messages.pop(), _Wide(4), task="t", n_parts=1)
+    _, found = open_sum(messages.pop(), _Wide(4), task="t", n_parts=1)
     assert found == total
 
 
 @pytest.mark.parametrize("change", ["rest", "carried"])
 def test_a_message_of_many_records_is_checked(change: str) -> None:
     total, _ = _full([5, 6], 2 * WINDOW_ROWS)
-    message = sealed(total, task="t", part=0)
+    message = seal_sum(total, task="t", part=0)
     wrong = np.frombuffer(message[-32:], dtype="<i8").copy()
     wrong[0 if change == "rest" else 2] = 2**60
     with pytest.raises(EngineError):
-        opened(message[:-32] + wrong.tobytes(), ClassCounts(2), task="t", n_parts=1)
+        open_sum(message[:-32] + wrong.tobytes(), ClassCounts(2), task="t", n_parts=1)
 
 
 def test_a_sum_that_so_many_records_cannot_have_is_refused() -> None:
     total, _ = _full([LARGEST, 0], 2 * WINDOW_ROWS)
-    message = sealed(total, task="t", part=0)
-    opened(message, _Wide(2), task="t", n_parts=1)
+    message = seal_sum(total, task="t", part=0)
+    open_sum(message, _Wide(2), task="t", n_parts=1)
     with pytest.raises(EngineError, match="cannot have"):
-        opened(message, ClassCounts(2), task="t", n_parts=1)  # whose terms are at most 1
+        open_sum(message, ClassCounts(2), task="t", n_parts=1)  # whose terms are at most 1
 
 
 def test_averages_of_many_persons() -> None:
@@ -150,10 +149,10 @@ class _Repeated(Partitions):
     def map(self, task: Task) -> Iterator[Any]:
         answer = task(0, [self._table])
         inner: Any = getattr(task, "second", task)
-        _, total = opened(answer, inner.statistic, task=inner.name, n_parts=1)
+        _, total = open_sum(answer, inner.statistic, task=inner.name, n_parts=1)
         for _ in range(self.times):
             total.merge(SecretSum(inner.statistic.shape).merge(total))  # type: ignore[arg-type]
-        yield sealed(total, task=inner.name, part=0)
+        yield seal_sum(total, task=inner.name, part=0)
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if "n secret" not in name])

@@ -20,7 +20,6 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
-    BatchRecords,
     ClassCounts,
     ClassMoments,
     CountTables,
@@ -28,15 +27,21 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.counts import PlaceCounts
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
-from sfumato.sums.identities import partition_of, person_codes, person_digests
 from sfumato.sums.losses import loss_named
-from sfumato.sums.maps import Clipped
-from sfumato.sums.persons import PerPersonClip, PersonSum, PersonUnit, choose
-from sfumato.sums.records import _as_doubles
+from sfumato.sums.persons import (
+    PerPersonClip,
+    PersonSum,
+    PersonUnit,
+    choose,
+    partition_of,
+    person_codes,
+    person_digests,
+)
+from sfumato.sums.statistics import PlaceCounts
 from sfumato.tables.bounds import Bounds
+from tests.sums.helpers import doubles
 
 WIDTH, CLASSES, MOST = 3, 2, 3
 WAYS = ("average", "sum")
@@ -69,7 +74,7 @@ def summed(
     records = ArrayRecords.of_persons(
         rows, codes, groups=groups, unit=unit, relation="add_or_remove_one"
     )
-    return _as_doubles(records._sum(statistic))
+    return doubles(records._sum(statistic))
 
 
 def some_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -139,12 +144,6 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
         texts = [str(each) for each in moved[2]]
         assert np.array_equal(summed(*moved[:2], texts, unit, statistic), whole)
 
-        def read():
-            for start in range(0, 700, 90):
-                yield tuple(each[start : start + 90] for each in moved)  # noqa: B023
-
-        batches = BatchRecords(read, width=WIDTH, relation="replace_one", person=unit)
-        assert np.array_equal(_as_doubles(batches._sum(statistic)), whole)
         parts = partition_of(ids, 3)
         totals = [
             ArrayRecords.of_persons(
@@ -156,7 +155,7 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
             )._sum(statistic)
             for part in range(3)
         ]
-        assert np.array_equal(_as_doubles(totals[0].merge(totals[1]).merge(totals[2])), whole)
+        assert np.array_equal(doubles(totals[0].merge(totals[1]).merge(totals[2])), whole)
         quick = ArrayRecords.of_persons(
             *moved[:2],
             groups=moved[2],
@@ -164,7 +163,7 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
             relation="add_or_remove_one",
             group_by_person=False,
         )
-        assert np.array_equal(_as_doubles(quick._sum(statistic)), whole)
+        assert np.array_equal(doubles(quick._sum(statistic)), whole)
     with pytest.raises(InvalidInputError, match="side by side"):
         quick._sum(gradient(unit))
     gathered = ArrayRecords.of_persons(
@@ -186,29 +185,25 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
         for part in range(3)
     ]
     sums = [
-        _as_doubles(of_parts[0].merge(of_parts[1]).merge(of_parts[2])),
+        doubles(of_parts[0].merge(of_parts[1]).merge(of_parts[2])),
         *(
-            _as_doubles(each._sum(gradient(unit)))
+            doubles(each._sum(gradient(unit)))
             for each in (
                 gathered,
                 scattered,
                 gathered.cache(),
                 scattered.cache(),
-                batches.group_by_person(),
-                batches.mapped(Clipped(Bounds(lower=-1.0, upper=1.0), WIDTH))
-                .group_by_person()
-                .cache(),
             )
         ),
     ]
     assert all(np.array_equal(each, sums[0]) for each in sums)
     held = [
-        _as_doubles(each._sum(SecondMoment(WIDTH)))
-        for each in (gathered, quick.cache(), batches.cache(), quick.cache().cache())
+        doubles(each._sum(SecondMoment(WIDTH)))
+        for each in (gathered, quick.cache(), quick.cache().cache())
     ]
     assert all(np.array_equal(each, held[0]) for each in held)
     singles = [
-        _as_doubles(each._sum(SecondMoment(WIDTH)))
+        doubles(each._sum(SecondMoment(WIDTH)))
         for each in (gathered.cache_float32(), quick.cache_float32())
     ]
     assert np.array_equal(*singles)
@@ -232,23 +227,6 @@ def test_which_rows_are_kept(n_hashes: int) -> None:
             assert all(found.sizes[row] == len(first) for row in first)
         assert not found.sizes[owners < 0].any()
         assert found.n_persons == len(np.unique(owners[owners >= 0]))
-
-
-def test_records_that_change_between_passes_are_refused() -> None:
-    rows, codes = some_rows(30, 1)
-    ids, n_rows = np.arange(30) // 3, [30]
-
-    def read():
-        yield rows[: n_rows[0]], codes[: n_rows[0]], ids[: n_rows[0]]
-
-    records = BatchRecords(
-        read, width=WIDTH, relation="add_or_remove_one", person=PersonUnit(2, "sum")
-    )
-    n_rows[0] = 20
-    with pytest.raises(InvalidInputError, match="changed"):
-        records._sum(SecondMoment(WIDTH))
-    with pytest.raises(InvalidInputError, match="changed"):
-        records.group_by_person()
 
 
 def test_a_person_has_one_vote_as_fractions(seed: int) -> None:
@@ -378,17 +356,6 @@ def test_a_missing_date_changes_nobody_else() -> None:
     assert person_codes(one_day).tolist() == [0, 0, 0]
     far = pa.array([2**60, None, 2**60], "int64").cast(pa.timestamp("s"))  # beyond any calendar
     assert person_codes(far).tolist() == [0, -1, 0]
-
-
-def test_a_person_in_two_batches_has_one_vote_whatever_else_is_missing() -> None:
-    born = [pa.array(days, pa.date32()) for days in ([[1, 2], [1, 3], [1, None]])]
-    records = BatchRecords(
-        lambda: iter([(np.zeros((2, 1)), np.zeros(2, dtype=np.intp), each) for each in born]),
-        width=1,
-        relation="replace_one",
-        person=PersonUnit(4),
-    )
-    assert records.public_persons == 3
 
 
 ODD_IDS: list[object] = [

@@ -41,17 +41,16 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.counts import PlaceCounts, PlaceTree
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import BLOCK_ROWS, SecretSum
 from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PerPersonClip, PersonUnit
-from sfumato.sums.records import _as_doubles
-from sfumato.sums.statistics import Parts
+from sfumato.sums.statistics import Parts, PlaceCounts, PlaceTree
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables.bounds import Bounds
+from tests.sums.helpers import doubles
 
 WIDTH, CLASSES, OTHERS, MOST = 3, 2, 9, 3
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
@@ -197,7 +196,7 @@ def distances(statistic: Statistic, beside: int, route: Callable[..., Records]) 
         labels = codes if row is None else np.insert(codes, place, code)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return _as_doubles(route(numbers, labels, beside)._sum(statistic)).ravel()
+            return doubles(route(numbers, labels, beside)._sum(statistic)).ravel()
 
     places = itertools.cycle([(0, 0), (OTHERS // 2, 1), (OTHERS, 1), (3, 0)])
     terms = [summed(row, *place) for row, place in zip(odd_rows(beside), places, strict=False)]
@@ -246,7 +245,7 @@ def test_no_person_moves_a_sum_further_than_declared(
         ).mapped(BesideTarget(Same(WIDTH), bool(beside), scale=1 / 64))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return _as_doubles((records.cache() if kept else records)._sum(statistic)).ravel()
+            return doubles((records.cache() if kept else records)._sum(statistic)).ravel()
 
     declared = unit.sensitivity(statistic, ADD, 10)
     of_balls = bool(statistic.in_ball)
@@ -305,7 +304,7 @@ def test_a_term_that_is_no_number_is_zero_whatever_the_statistic() -> None:
     roots[[3, 500, 999]] = -1.0
     statistic = Roots(1)
     records = ArrayRecords(roots[:, None], relation=ADD)
-    assert _as_doubles(records._sum(statistic)) == 997 * 0.5
+    assert doubles(records._sum(statistic)) == 997 * 0.5
     assert len(statistic.seen) < 100  # by halves, not row by row
 
 
@@ -333,7 +332,7 @@ def test_hostile_scores_move_a_released_sum_no_further(name: str, number: float)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         totals = [
-            _as_doubles(
+            doubles(
                 ArrayRecords(part, relation=ADD)
                 .mapped(ScoreAndTarget(scores, 0.0, 1.0))
                 ._sum(SecondMoment(3))

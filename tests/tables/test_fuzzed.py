@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.sums import identities
+from sfumato.sums import persons as identities
 from sfumato.tables import columns, files
 
 cells = pytest.importorskip("benchmarks.bench_fuzzed_cells")

@@ -30,9 +30,8 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianShareMechanism
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Guarantee, Relation
-from sfumato.sums.elsewhere import RemoteRecords
 from sfumato.sums.maps import RowMap
-from sfumato.sums.records import Block, Records
+from sfumato.sums.records import Block, Records, RemoteRecords
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.schema import TableBounds

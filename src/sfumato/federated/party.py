@@ -30,9 +30,9 @@ from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import MAX_ROWS_SECRET_N
-from sfumato.sums.opening import all_missing_record
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import Statistic
+from sfumato.sums.table_parts import all_missing_record
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds

@@ -43,7 +43,6 @@ from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.privacy.events import GaussianEvent, RepeatedEvent
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.counts import CountTables, PlaceTree
 from sfumato.sums.gradients import MAX_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
 from sfumato.sums.grid import MAX_ROWS, ROW_BITS, truncate_to_grid
 from sfumato.sums.losses import HuberLoss, SoftmaxLoss
@@ -60,8 +59,10 @@ from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import (
     ClassCounts,
     ClassMoments,
+    CountTables,
     MeanAndSquares,
     Parts,
+    PlaceTree,
     SecondMoment,
     Statistic,
 )

@@ -54,13 +54,12 @@ from sfumato.models.budget import Budget, Release
 from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, descend, step_size, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.counts import CountTables, PlaceCounts
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
+from sfumato.sums.statistics import ClassCounts, CountTables, PlaceCounts, SecondMoment, Statistic
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 

@@ -21,10 +21,9 @@ from scipy.special import log_expit, logsumexp
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.exceptions import MissingBoundsError
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.counts import EDGES
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_product
-from sfumato.sums.statistics import Codes, Statistic
+from sfumato.sums.statistics import EDGES, Codes, Statistic
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds

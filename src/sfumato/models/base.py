@@ -45,13 +45,12 @@ from sfumato.models.budget import Budget
 from sfumato.models.scores import warn_inside_model_selection, warn_on_score
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.privacy.interchange import to_dp_event
-from sfumato.sums.elsewhere import RemoteRecords
 from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Encoded, IntoUnitBall
-from sfumato.sums.opening import all_missing_record, partitions_of
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
-from sfumato.sums.records import ArrayRecords, Records
+from sfumato.sums.records import ArrayRecords, Records, RemoteRecords
+from sfumato.sums.table_parts import all_missing_record, partitions_of
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds, label_places
 from sfumato.tables.cells import (
     as_numbers,
@@ -419,8 +418,11 @@ class PrivateEstimator(BaseEstimator):
             )
         else:
             records, reader = self._in_memory(reader, X, y, groups)
-        if self.groups_rows:
-            records = records.group_by_person()
+        if self.groups_rows and not records.is_grouped_by_person:
+            raise InvalidInputError(
+                "Rows of a person must lie side by side to be bounded together: "
+                "ArrayRecords.of_persons(..., group_by_person=True)."
+            )
         if not self.reads_cells:
             self.array_bounds.box(self.n_features_in_)  # refused before anything is charged
         if self.in_unit_ball and not self.reads_cells and target is None:

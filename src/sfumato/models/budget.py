@@ -23,9 +23,8 @@ from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
-from sfumato.sums.counts import PlaceCounts, PlaceTree, cuts_by_counts
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import Statistic
+from sfumato.sums.statistics import PlaceCounts, PlaceTree, Statistic, cuts_by_counts
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,9 @@ class Budget:
         if self.receipt is None:
             raise InvalidInputError("Nothing was charged: charge first, then draw.")
         source = self.records if records is None else records
-        method = source.release_there if on_device else source.release
-        drawn = method(statistic or release.statistic, release.mechanism, self.receipt)
+        there = {"on_device": True} if on_device else {}
+        asked = statistic or release.statistic
+        drawn = source.release(asked, release.mechanism, self.receipt, **there)
         return cuts_by_counts(drawn, release.levels) if release.levels else drawn
 
     def prefetch_noise(self) -> AbstractContextManager[None]:

@@ -26,11 +26,10 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import require_epsilon
 from sfumato.models.budget import Budget
 from sfumato.privacy.guarantee import Guarantee, Relation
-from sfumato.sums.counts import CountTables
 from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import ArrayRecords
-from sfumato.sums.statistics import SecondMoment
+from sfumato.sums.statistics import CountTables, SecondMoment
 from sfumato.tables.bounds import label_places
 from sfumato.tables.cells import as_cells, as_numbers, is_table
 from sfumato.tables.schema import TableBounds

@@ -2,15 +2,15 @@
 
 A *statistic* is a public description of what is added up, one term per record on an exact grid.
 *Records* are where rows live. ``records.release(statistic, mechanism, receipt)`` is the only way
-in which a sum leaves them.
+in which a sum leaves them. Read `grid`, `statistics`, `records`, `persons`, `maps`, `partitions`,
+`table_parts`, then `losses`, `gradients` and `singles` (descents), `dask` and `spark`.
 """
 
-from sfumato.sums.batches import BatchRecords
-from sfumato.sums.counts import CountTables
-from sfumato.sums.records import ArrayRecords, Records
+from sfumato.sums.records import ArrayRecords, BatchRecords, Records
 from sfumato.sums.statistics import (
     ClassCounts,
     ClassMoments,
+    CountTables,
     MeanAndSquares,
     SecondMoment,
     Statistic,

@@ -7,7 +7,11 @@ the workers, in their memory or spilled by Dask.
 
 from __future__ import annotations
 
+import ctypes
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +19,15 @@ import dask
 import numpy as np
 
 from sfumato.exceptions import EngineError, InvalidInputError
-from sfumato.sums.failures import reported
-from sfumato.sums.heap import reused_memory
-from sfumato.sums.identities import partition_of
-from sfumato.sums.partitions import ListedParts, Partitions, Task
+from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
+from sfumato.sums.persons import partition_of
 from sfumato.sums.table_parts import BATCH_ROWS, LocalParts
 
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
+TRIM_THRESHOLD = "MALLOC_TRIM_THRESHOLD_"
+TRIM, MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc
+_n_running, _lock = [0], threading.Lock()
 
 
 class DelayedParts(ListedParts):
@@ -39,10 +44,10 @@ class DelayedParts(ListedParts):
         client = _client()
         calls = [dask.delayed(_applied, pure=False)(task, *each) for each in enumerate(self._parts)]
         if client is None:
-            with reported("Dask"):
+            with report_failures("Dask"):
                 yield from dask.compute(*calls)
             return
-        with reported("Dask"):
+        with report_failures("Dask"):
             yield from _results(client, client.compute(calls, retries=RETRIES))
 
     def cache(self, task: Task) -> Partitions:
@@ -51,7 +56,7 @@ class DelayedParts(ListedParts):
         if client is None:
             return super().cache(task)
         calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
-        return DelayedParts(client.compute(calls, retries=RETRIES), self._columns)._reporting_as(
+        return DelayedParts(client.compute(calls, retries=RETRIES), self.columns)._reporting_as(
             self
         )
 
@@ -64,7 +69,7 @@ class FrameParts(DelayedParts):
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        with reported("Dask"):  # which looks at cells already as it plans
+        with report_failures("Dask"):  # which looks at cells already as it plans
             parts = frame.to_delayed()
         super().__init__(parts, list(map(str, frame.columns)))
 
@@ -150,8 +155,37 @@ class _Reader:
 
 
 def _applied(task: Task, number: int, part: Any) -> Any:
-    with reused_memory():
+    with _reused_memory():
         return task(number, _batches_of(part))
+
+
+@contextmanager
+def _reused_memory() -> Iterator[None]:
+    """Let freed memory be used again in here, and give all of it back at the end.
+
+    Dask tells glibc by this name to return memory to the system at once. Adding up takes and frees
+    the same few megabytes for every block: mapping them anew is more than half of a pass.
+    """
+    threshold, library = os.environ.get(TRIM_THRESHOLD, ""), None
+    if threshold.isdigit():
+        with suppress(OSError):
+            library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
+        yield
+        return
+    with _lock:
+        _n_running[0] += 1
+        for option in (TRIM, MAP):
+            library.mallopt(option, 2**25)
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_running[0] -= 1
+            if not _n_running[0]:  # no other thread adds up
+                library.mallopt(TRIM, int(threshold))
+                library.mallopt(MAP, 2**17)
+                library.malloc_trim(0)
 
 
 def _batches_of(part: Any) -> Iterable[Any]:
@@ -170,7 +204,7 @@ def _in_batches(part: Any) -> Iterator[Any]:
 
 
 def _listed(task: Task, number: int, part: Any) -> list[Any]:
-    with reused_memory():
+    with _reused_memory():
         return list(task(number, _batches_of(part)))
 
 

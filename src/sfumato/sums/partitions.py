@@ -7,34 +7,67 @@ part enters a sum once, sums are exact, and noise and ledger stay in the process
 
 from __future__ import annotations
 
+import json
+import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError, UnsupportedModeError
 from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.batches import BatchRecords
-from sfumato.sums.counts import CountTables
-from sfumato.sums.grid import ROW_BITS, SecretSum, cut_inside
-from sfumato.sums.identities import id_cells
+from sfumato.sums.grid import (
+    CARRY_BITS,
+    MAX_ROWS,
+    QUANTUM,
+    ROW_BITS,
+    WINDOW_ROWS,
+    SecretSum,
+    cut_inside,
+)
 from sfumato.sums.maps import RowMap, numbers_beside
-from sfumato.sums.messages import SecretMessage, opened, sealed
-from sfumato.sums.persons import PersonSum, PersonUnit
-from sfumato.sums.records import ArrayRecords, Block, Records
+from sfumato.sums.persons import PersonSum, PersonUnit, id_cells
+from sfumato.sums.records import ArrayRecords, BatchRecords, Block, BlockRecords, Records
 from sfumato.sums.singles import SINGLE_BITS, Float32Rows
-from sfumato.sums.statistics import Statistic
+from sfumato.sums.statistics import CountTables, Statistic
 
 Task = Callable[[int, Iterable[Any]], Any]  # of the number of a part and its batches
 Reader = Callable[[Any], tuple[Any, ...]]  # of a batch: rows, codes, and IDs where they count
-NO_CODES = np.empty(0, dtype=np.intp)
+START = b"sfumato partial sum 2\n"
+MAX_HEADER_BYTES = 2**16
+CARRIED_BITS = 46  # more than the records of any sum can carry
+SECRET_NUMBER = Relation.ADD_OR_REMOVE_ONE  # a part knows of no public number
+ALIKE = "all workers of the engine compute exp and log of a number alike"
+NOTHING_DRAWN = (
+    "No noise was drawn for the charge of this fit: call fit again on the same estimator, and it "
+    "draws on that charge."
+)
+DRAWN = "The fit was charged and has drawn noise: another fit is another charge."
+
+
+@contextmanager
+def report_failures(engine: str) -> Iterator[None]:
+    """Raise an `EngineError` for whatever an engine raises, whose message may hold a cell."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except SfumatoError as error:
+        raise EngineError(f"A part of the records was not added up by {engine}: {error}") from None
+    except Exception as error:
+        raise EngineError(
+            f"A part of the records was not added up: {engine} gave up with "
+            f"{type(error).__name__}. Its own log says more."
+        ) from None
 
 
 class Partitions(ABC):
@@ -42,6 +75,10 @@ class Partitions(ABC):
 
     Attributes
     ----------
+    n_parts : int
+        Number of parts; the same in every pass.
+    columns : sequence of str or int
+        Names of the columns, or their number where they have no names: public facts.
     is_remote : bool
         Whether a pass costs more than the reading: many passes are warned of.
     library : str
@@ -55,16 +92,8 @@ class Partitions(ABC):
     library: str = "pyarrow"
     schema: Any = None
     progress: Callable[[int, int], None] | None = None  # is told parts done, and all parts
-
-    @property
-    @abstractmethod
-    def n_parts(self) -> int:
-        """Number of parts; the same in every pass."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> Sequence[str] | int:
-        """Names of the columns, or their number where they have no names: public facts."""
+    n_parts: Any
+    columns: Any
 
     @abstractmethod
     def map(self, task: Task) -> Iterator[Any]:
@@ -84,6 +113,11 @@ class Partitions(ABC):
         missing = [name for name in names if name not in known]
         if missing:
             raise InvalidInputError(f"The table has no column {missing[0]!r}.")
+
+    def _reporting_as(self, other: Partitions) -> Self:
+        """Report the progress of passes as another table does."""
+        self.progress = other.progress
+        return self
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:  # noqa: ARG002
         """Return parts that hold all rows of a person; an engine that cannot do so refuses."""
@@ -109,51 +143,24 @@ class ListedParts(Partitions):
     """
 
     def __init__(self, parts: Sequence[Any], columns: Sequence[str] | int) -> None:
-        self._parts, self._columns = list(parts), columns
-
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-        return len(self._parts)
-
-    @property
-    def columns(self) -> Sequence[str] | int:
-        """Names of the columns, or their number."""
-        return self._columns
-
-    def _reporting_as(self, other: Partitions) -> Self:
-        """Report the progress of passes as another table does."""
-        self.progress = other.progress
-        return self
+        self._parts, self.columns = list(parts), columns
+        self.n_parts = len(self._parts)
 
 
 class _MadeOnEachPass(Partitions):
     def __init__(self, parts: Partitions, first: Task) -> None:
-        self._parts, self._first = parts, first
-        self.progress = parts.progress
-
-    @property
-    def n_parts(self) -> int:
-        return self._parts.n_parts
-
-    @property
-    def columns(self) -> Sequence[str] | int:
-        return self._parts.columns
+        self._parts, self._first, self.progress = parts, first, parts.progress
+        self.n_parts, self.columns = parts.n_parts, parts.columns
 
     def map(self, task: Task) -> Iterator[Any]:
-        return self._parts.map(_Both(self._first, task))
+        return self._parts.map(partial(_both, self._first, task))
 
 
-@dataclass(frozen=True)
-class _Both:
-    first: Task
-    second: Task
-
-    def __call__(self, number: int, batches: Iterable[Any]) -> Any:
-        return self.second(number, self.first(number, batches))
+def _both(first: Task, second: Task, number: int, batches: Iterable[Any]) -> Any:
+    return second(number, first(number, batches))
 
 
-# What is done where the rows lie --------------------------------------------------------------
+# What is done where the rows lie ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -189,28 +196,24 @@ class _Part:
     def records(self, batches: Iterable[Any]) -> Records:
         found: Records
         if self.read is None:
-            found = _BlockRecords(batches, self.width, self.person)
+            blocks = (each.block() for each in batches)
+            found = BlockRecords(lambda: blocks, self.width, SECRET_NUMBER, None, self.person)
             found._in_ball = self.in_ball
         elif self.person is None:
-            rows = map(self.read, filter(_has_rows, batches))
+            rows = map(self.read, filter(_n_rows, batches))
             found = BatchRecords(lambda: rows, width=self.width, relation=SECRET_NUMBER)
-        else:
-            found = self._persons(batches, self.read, self.person)
+        else:  # all rows of the part in memory, those of a person side by side
+            parts = [self.read(batch) for batch in batches if _n_rows(batch)]
+            whole = np.concatenate([np.empty((0, self.width)), *(each[0] for each in parts)])
+            codes = np.concatenate([np.empty(0, dtype=np.intp), *(each[1] for each in parts)])
+            ids = np.empty(len(whole), dtype=object)
+            ids[:] = [cell for each in parts for cell in id_cells(each[2])]
+            found = ArrayRecords.of_persons(
+                whole, codes, groups=ids, unit=self.person, relation=SECRET_NUMBER
+            )
         for step in self.steps:
             found = found.mapped(step)
         return found
-
-    def _persons(self, batches: Iterable[Any], read: Reader, person: PersonUnit) -> Records:
-        """All rows of the part in memory, those of a person side by side."""
-        parts = [read(batch) for batch in batches if _has_rows(batch)]
-        rows = np.concatenate([np.empty((0, self.width)), *(each[0] for each in parts)])
-        codes = np.concatenate([NO_CODES, *(each[1] for each in parts)])
-        ids = np.empty(len(rows), dtype=object)
-        ids[:] = [cell for each in parts for cell in id_cells(each[2])]
-        return ArrayRecords.of_persons(rows, codes, groups=ids, unit=person, relation=SECRET_NUMBER)
-
-
-SECRET_NUMBER = Relation.ADD_OR_REMOVE_ONE  # a part knows of no public number
 
 
 @dataclass(frozen=True)
@@ -229,7 +232,7 @@ class PartSum:
     def __call__(self, number: int, batches: Iterable[Any]) -> SecretMessage:
         """Add up one part."""
         total = self.part.records(batches)._sum(self.statistic)
-        return sealed(total, task=self.name, part=number)
+        return seal_sum(total, task=self.name, part=number)
 
 
 @dataclass(frozen=True)
@@ -255,30 +258,96 @@ class RowsKept:
             yield KeptBlock(on_grid.astype(np.float32), codes.astype(np.int32), size, longest)
 
 
-class _BlockRecords(Records):
-    def __init__(self, blocks: Iterable[KeptBlock], width: int, person: PersonUnit | None) -> None:
-        super().__init__(width, SECRET_NUMBER, None, person)
-        self._kept = blocks
-
-    @property
-    def is_grouped_by_person(self) -> bool:
-        return True  # as they were when they were kept
-
-    def _blocks(self) -> Iterator[Block]:
-        return (each.block() for each in self._kept)
+def _n_rows(batch: Any) -> int:
+    return len(batch[0] if isinstance(batch, tuple) else batch)
 
 
 def _places(batch: Any) -> tuple[Any, ...]:
     """Return a record per row of a batch, of which nothing is known."""
-    n_rows = len(batch[0] if isinstance(batch, tuple) else batch)
+    n_rows = _n_rows(batch)
     return np.zeros((n_rows, 1)), np.zeros(n_rows, dtype=np.intp)
 
 
-def _has_rows(batch: Any) -> bool:
-    return len(batch[0] if isinstance(batch, tuple) else batch) > 0
+# Secret sums on their way -------------------------------------------------------------------------
 
 
-# Where noise is drawn -------------------------------------------------------------------------
+class SecretMessage(bytes):
+    """Bytes that hold the exact sum over one part: as secret as rows, never shown or stored.
+
+    Which pass and which part it belongs to, its shape, and whole numbers of 64 bits, two for each
+    number of a sum over more records than fit one of them. Whoever opens it checks it against the
+    public statistic first.
+    """
+
+    def __repr__(self) -> str:
+        return f"SecretMessage({len(self)} bytes)"
+
+    __str__ = __repr__
+
+
+def seal_sum(total: SecretSum | PersonSum, *, task: str, part: int) -> SecretMessage:
+    """Write down the sum over one part."""
+    sums = total._by_size if isinstance(total, PersonSum) else {1: total}
+    header = {
+        "task": task,
+        "part": part,
+        "of_persons": isinstance(total, PersonSum),
+        "shape": list(total._shape if isinstance(total, PersonSum) else total._units.shape),
+        "sizes": [[size, sums[size].n_rows] for size in sorted(sums)],
+    }
+    bodies = []
+    for size in sorted(sums):  # in one way whatever the order in which it was taken
+        each, parts = sums[size], []
+        if sums[size].n_rows > WINDOW_ROWS:
+            parts = [each._carry()]  # which leaves a rest in the units
+        bodies += [numbers.astype("<i8").tobytes() for numbers in (each._units, *parts)]
+    return SecretMessage(b"".join([START, json.dumps(header).encode(), b"\n", *bodies]))
+
+
+def open_sum(
+    message: Any, statistic: Statistic, *, task: str, n_parts: int
+) -> tuple[int, SecretSum | PersonSum]:
+    """Read a message and check it against what was asked for."""
+    no_sum = EngineError("A worker sent something that is not a partial sum.")
+    try:
+        text = bytes(message)
+        end = text.index(b"\n", len(START), len(START) + MAX_HEADER_BYTES)
+        header, body = json.loads(text[len(START) : end]), text[end + 1 :]
+        part, shape = int(header["part"]), tuple(map(int, header["shape"]))
+        sizes = [(int(size), int(n_rows)) for size, n_rows in header["sizes"]]
+        of_persons = bool(header["of_persons"])
+    except (ValueError, KeyError, TypeError):
+        raise no_sum from None
+    if not text.startswith(START):
+        raise no_sum
+    if header.get("task") != task or not 0 <= part < n_parts:
+        raise EngineError("A worker has answered another task than it was given.")
+    n_arrays = sum(1 + (n_rows > WINDOW_ROWS) for _, n_rows in sizes)
+    if shape != statistic.shape or len(body) != 8 * math.prod(shape) * n_arrays:
+        raise EngineError(
+            f"A worker has sent a sum of shape {shape}; {type(statistic).__name__} has shape "
+            f"{statistic.shape}."
+        )
+    numbers = iter(np.frombuffer(body, dtype="<i8").reshape(n_arrays, *shape))
+    total = PersonSum(shape)
+    for size, n_rows in sizes:
+        each = SecretSum(shape)
+        each._units += next(numbers)
+        each.n_rows = each._in_window = n_rows
+        if n_rows > WINDOW_ROWS:
+            each._carried, each._in_window = next(numbers).astype(np.int64), 0
+            is_rest = each._units.min(initial=0) >= 0 and each._units.max(initial=0) < 2**CARRY_BITS
+            if not is_rest or np.abs(each._carried).max(initial=0) > 2**CARRIED_BITS:
+                raise no_sum
+        units, most = each.integers(), n_rows * math.ceil(statistic.max_term / QUANTUM)
+        is_possible = 0 <= n_rows <= MAX_ROWS and size >= 1 and n_rows % size == 0
+        if not is_possible or (units.size and max(-int(units.min()), int(units.max())) > most):
+            raise EngineError("A worker sent a sum that this many records cannot have.")
+        total._of(size).merge(each)
+    return part, total if of_persons else total.added()
+
+
+# Where noise is drawn -----------------------------------------------------------------------------
 
 
 class PartitionedRecords(Records):
@@ -309,67 +378,61 @@ class PartitionedRecords(Records):
         person: PersonUnit | None = None,
     ) -> None:
         self._partitions, self.width, self.person = partitions, width, person
+        self.is_remote = partitions.is_remote
         self._part = _Part(read, (), width, person)
         number = None
-        if Relation(relation) is Relation.REPLACE_ONE:
-            number = self._counted()
+        if Relation(relation) is Relation.REPLACE_ONE:  # all is read, so that damage is found
+            counting = copy(self)
+            if person is None:
+                counting._part = _Part(_places, (), 1, None)  # and nothing encoded
+            else:
+                counting.person = PersonUnit(person.rows, "average")
+                counting._part = replace(self._part, person=counting.person)
+            total = counting._merged(CountTables((1,), ((0,),)))
+            number = total.n_persons if isinstance(total, PersonSum) else total.n_rows
         super().__init__(width, relation, number, person)
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether a pass costs more than the reading."""
-        return self._partitions.is_remote
-
-    @property
-    def is_grouped_by_person(self) -> bool:
-        """Rows of a person lie side by side in their part."""
-        return True
-
     def release(
-        self, statistic: Statistic, mechanism: Any, receipt: Receipt
-    ) -> NDArray[np.float64]:
+        self, statistic: Statistic, mechanism: Any, receipt: Receipt, *, on_device: bool = False
+    ) -> Any:
         """Add up a statistic and release it with the noise that `receipt` has paid for."""
         if self.is_remote:
             receipt.only_if(ALIKE)
         try:
-            return super().release(statistic, mechanism, receipt)
+            return super().release(statistic, mechanism, receipt, on_device=on_device)
         except EngineError as error:
             said = NOTHING_DRAWN if receipt.is_untouched else DRAWN
             raise EngineError(f"{error} {said}", receipt=receipt) from None
 
     def mapped(self, row_map: RowMap) -> Records:
         """Return the records seen through a public map, computed where they lie."""
-        return self._with(
-            self._partitions, replace(self._part, steps=(*self._part.steps, row_map)), row_map.width
-        )
+        seen = copy(self)
+        seen._part = replace(self._part, steps=(*self._part.steps, row_map))
+        seen.width = row_map.width
+        return seen
 
-    def cache(self) -> Records:
+    def cache(self, *, in_singles: bool = False) -> Records:
         """Return the records with their maps computed once and kept where they lie."""
-        return self._kept_as(in_singles=False)
+        beside = numbers_beside(self._part.steps[-1]) if self._part.steps else 0
+        inside = self.width - beside
+        kept = copy(self)
+        kept._partitions = self._partitions.cache(RowsKept(self._part, in_singles, inside))
+        kept._part = _Part(None, (), self.width, self.person, inside)
+        return kept
 
     def cache_float32(self) -> Records:
         """Do the same on the grid of `Float32Rows`."""
-        return self._kept_as(in_singles=True)
-
-    def _kept_as(self, *, in_singles: bool) -> Records:
-        beside = numbers_beside(self._part.steps[-1]) if self._part.steps else 0
-        inside = self.width - beside
-        kept = self._partitions.cache(RowsKept(self._part, in_singles, inside))
-        part = _Part(None, (), self.width, self.person, inside)
-        return self._with(kept, part, self.width)
-
-    def _with(self, partitions: Partitions, part: _Part, width: int) -> Self:
-        other = copy(self)
-        other._partitions, other._part, other.width = partitions, part, width
-        return other
+        return self.cache(in_singles=True)
 
     def _sum(self, statistic: Statistic) -> SecretSum | PersonSum:
         total = self._merged(statistic)
-        if isinstance(total, PersonSum):
-            if self.public_persons not in (None, total.n_persons):
-                raise EngineError("The number of persons changed while they were read.")
-        else:
-            self._check_complete(total)
+        if not isinstance(total, PersonSum):
+            try:
+                self._check_complete(total)
+            except InvalidInputError as error:
+                raise EngineError(str(error)) from None
+        elif self.public_persons not in (None, total.n_persons):
+            raise EngineError("The number of persons changed while they were read.")
         return total
 
     def _merged(self, statistic: Statistic) -> SecretSum | PersonSum:
@@ -379,14 +442,14 @@ class PartitionedRecords(Records):
         total = PersonSum(statistic.shape) if averages else SecretSum(statistic.shape)
         added: dict[int, bytes] = {}
         for message in partitions.map(task):
-            number, partial = opened(message, statistic, task=task.name, n_parts=partitions.n_parts)
+            number, found = open_sum(message, statistic, task=task.name, n_parts=partitions.n_parts)
             content = blake2b(message).digest()
-            if added.get(number, content) != content or type(partial) is not type(total):
+            if added.get(number, content) != content or type(found) is not type(total):
                 raise EngineError(f"Part {number} was added up to two sums: its rows have changed.")
             if number in added:
                 continue  # a task that was run twice
             added[number] = content
-            total.merge(partial)  # type: ignore[arg-type] # [E1] every part once
+            total.merge(found)  # type: ignore[arg-type] # [E1] every part once
             if partitions.progress is not None:
                 partitions.progress(len(added), partitions.n_parts)
         if len(added) != partitions.n_parts:  # [E2] never a sum over some of the parts
@@ -396,34 +459,7 @@ class PartitionedRecords(Records):
             )
         return total
 
-    def _counted(self) -> int:
-        """Count records, or persons, where their number is public."""
-        person = self._part.person
-        if person is None:  # all is read, so that damage is found, and nothing encoded
-            counting = self._with(self._partitions, _Part(_places, (), 1, None), 1)
-            return counting._merged(NUMBER).n_rows
-        voting = self._with(self._partitions, self._part, self.width)
-        voting.person = PersonUnit(person.rows, "average")
-        voting._part = replace(self._part, person=voting.person)
-        total = voting._merged(NUMBER)
-        return total.n_persons if isinstance(total, PersonSum) else total.n_rows
-
-    def _check_complete(self, total: SecretSum) -> None:
-        try:
-            super()._check_complete(total)
-        except InvalidInputError as error:
-            raise EngineError(str(error)) from None
-
     def _blocks(self) -> Iterator[Block]:
         raise InvalidInputError(
             "Rows in parts are added up where they lie; they are not read here."
         )
-
-
-NUMBER = CountTables((1,), ((0,),))  # of records, whatever they hold
-ALIKE = "all workers of the engine compute exp and log of a number alike"
-NOTHING_DRAWN = (
-    "No noise was drawn for the charge of this fit: call fit again on the same estimator, and it "
-    "draws on that charge."
-)
-DRAWN = "The fit was charged and has drawn noise: another fit is another charge."

@@ -1,8 +1,9 @@
 """Persons: the rows of one ID together, at most so many of them, as one term of a sum.
 
-A person's term is the sum of the terms of her rows, or their average. Which of her rows are kept
-where she has more than the public number depends on her own rows alone: those with the smallest
+A person's term is the sum of the terms of their rows, or the average. Which rows are kept where a
+person has more than the public number depends on that person's rows alone: those with the smallest
 keyed hash of their content. So rows may lie anywhere, in any order, and the sum keeps its bits.
+Read `PersonUnit`, `PersonSum`, `select_person_rows`, then how persons and rows are told apart.
 """
 
 from __future__ import annotations
@@ -10,21 +11,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import BLOCK_ROWS, QUANTUM, ROW_BITS, WINDOW_ROWS, SecretSum
-from sfumato.sums.identities import Codes, Hashes, person_codes, person_digests, row_hashes
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import check_persons
+from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of, on_arrow
+from sfumato.tables.columns import plain, read_as
 
 AVERAGE_BITS = 24  # averages below 2 are added up to multiples of 2**-24 ...
 MAX_PERSONS = 2**28  # ... and so many of them are a double
 HASHED_ROWS = 2**14  # so many rows are hashed at a time, in the cache
+KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
+MAX_DIGITS = 400  # of a decimal that is written out
+LONG = 2.0**53  # from here on several whole numbers are one in floating point
+WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
+NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
+
+Codes = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 Sizes = NDArray[np.unsignedinteger[Any]]
 
 
@@ -33,8 +48,7 @@ class PersonUnit:
     """What is public about persons: how many rows each may have, and how they are added up.
 
     rows: k, the most rows of a person that are used.
-    way ({"average", "sum"}): Whether a person's term is the average or the sum of the terms of her
-        rows.
+    way ({"average", "sum"}): Whether a person's term is the average or the sum of those of rows.
     """
 
     rows: int
@@ -45,7 +59,7 @@ class PersonUnit:
 
     @property
     def averages(self) -> bool:
-        """Whether a person has one vote, however many rows she has."""
+        """Whether a person has one vote, however many rows they have."""
         return self.way == "average"
 
     def sensitivity(
@@ -80,7 +94,7 @@ class PerPersonClip:
     """A bound on all rows of a person together, where that is less than on each of them.
 
     unit: How many rows a person has, and how they are added up.
-    bound: Largest length of a person's term, her average or her sum.
+    bound: Largest length of a person's term, average or sum.
     """
 
     unit: PersonUnit
@@ -97,17 +111,19 @@ class PerPersonClip:
     def shrinkage(
         self, products: NDArray[Any] | None, rows: Any, slopes: NDArray[Any], size: int
     ) -> NDArray[np.float64]:
-        """By what the terms ``g aᵀ`` of each person are multiplied, so that she keeps the bound.
+        """By what the terms ``g aᵀ`` of each person are multiplied, so that they keep the bound.
 
-        ``|sum_i g_i a_iᵀ|² = sum_ij (g_i.g_j)(a_i.a_j)``. Each person by herself.
+        ``|sum_i g_i a_iᵀ|² = sum_ij (g_i.g_j)(a_i.a_j)``. Each person alone.
         """
         apart = slopes.reshape(-1, size, slopes.shape[1])
         if products is None and slopes.shape[1] < size:
             together = np.swapaxes(apart, 1, 2) @ rows.reshape(len(apart), size, -1)
             squares = np.einsum("pij,pij->p", together, together)
         else:
-            of_rows = person_products(rows, size) if products is None else products
-            squares = np.einsum("pij,pij->p", apart @ np.swapaxes(apart, 1, 2), of_rows)
+            if products is None:
+                together = rows.reshape(len(apart), size, -1)
+                products = np.asarray(together @ np.swapaxes(together, 1, 2))
+            squares = np.einsum("pij,pij->p", apart @ np.swapaxes(apart, 1, 2), products)
         lengths = np.einsum("pij,pij->p", apart, apart) * size  # at least the square, and its
         squares = np.maximum(squares, 0.0) + lengths * 2.0**-40  # rounding is far less than this
         limit = self.bound * (size if self.unit.averages else 1) * (1 - 2.0**-40)
@@ -117,12 +133,6 @@ class PerPersonClip:
         """Largest length of a term after its slopes were cut to the grid."""
         cuts = 1 if self.unit.averages else self.unit.rows  # [T6] each row's slopes are cut
         return self.bound + cuts * math.sqrt(n_scores) * 2.0**-ROW_BITS
-
-
-def person_products(rows: Any, size: int) -> NDArray[Any]:
-    """``a_i.a_j`` of the rows of each person, shape (n_persons, size, size)."""
-    apart = rows.reshape(-1, size, rows.shape[1])
-    return np.asarray(apart @ np.swapaxes(apart, 1, 2))
 
 
 class PersonSum:
@@ -243,7 +253,7 @@ def by_size(
 
 @dataclass(frozen=True)
 class GroupedPersons:
-    """Where the kept rows of persons lie, so that hers are side by side; secret, but for the unit.
+    """Where the kept rows of each person lie side by side; secret, but for the unit.
 
     unit: What is public.
     n_persons: Persons with an ID.
@@ -262,6 +272,28 @@ class GroupedPersons:
         return sum(size * n_persons for size, n_persons in self.runs)
 
 
+def select_person_rows(
+    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit, *, group: bool
+) -> GroupedPersons | UnsortedPersons:
+    """Choose the rows of persons that are kept; `group` those of each, equally many together."""
+    owners = person_codes(groups)
+    if len(owners) != len(rows):
+        raise InvalidInputError("X and groups have inconsistent numbers of samples.")
+
+    def hashes(places: NDArray[np.intp]) -> Hashes:
+        return row_hashes(rows.take(places, axis=0), codes.take(places))
+
+    found = choose(owners, hashes, unit)
+    if not group:
+        return found
+    places = np.flatnonzero(found.sizes)
+    places = places[np.argsort(owners[places], kind="stable")]
+    places = places[np.argsort(found.sizes[places], kind="stable")]
+    n_rows = np.bincount(found.sizes[places])
+    runs = tuple((int(size), int(n_rows[size]) // int(size)) for size in np.flatnonzero(n_rows))
+    return GroupedPersons(unit, found.n_persons, runs, places)
+
+
 def choose(
     codes: Codes, hashes: Callable[[NDArray[np.intp]], Hashes], unit: PersonUnit
 ) -> UnsortedPersons:
@@ -274,7 +306,7 @@ def choose(
     small = np.min_scalar_type(unit.rows + 1)  # it is read anywhere
     sizes = np.minimum(counts, unit.rows + 1).astype(small).take(owners, mode="clip")
     crowded = np.flatnonzero(sizes > unit.rows)
-    if len(crowded):  # [T5] by her own rows alone
+    if len(crowded):  # [T5] by their own rows alone
         parts = [crowded[i : i + HASHED_ROWS] for i in range(0, len(crowded), HASHED_ROWS)]
         all_hashes = np.concatenate([hashes(each) for each in parts])
         is_kept = _are_kept(owners[crowded], all_hashes, counts, unit.rows)
@@ -300,62 +332,204 @@ def _are_kept(
     return np.asarray(keys <= last[owners])
 
 
-def select_person_rows(
-    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
-) -> UnsortedPersons:
-    """Choose the rows of persons that are kept, of an array."""
-    return _chosen(rows, codes, groups, unit)[0]
+# Who is who, and which row is which ---------------------------------------------------------------
 
 
-def group_person_rows(
-    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
-) -> GroupedPersons:
-    """Do the same and put those of each person side by side; persons with equally many together."""
-    found, owners = _chosen(rows, codes, groups, unit)
-    return group_rows(owners, found)
+def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
+    """Return a keyed hash of what each row holds, and of its class; each row by itself."""
+    total = _mixed(codes.astype(np.uint64) + np.uint64(KEY))
+    with np.errstate(over="ignore"):
+        for j in range(rows.shape[1]):
+            column = np.asarray(rows[:, j], dtype=np.float64) + 0.0  # one zero, ...
+            column[np.isnan(column)] = np.nan  # ... and one missing number
+            key = _mixed(np.array([KEY + j + 1], dtype=np.uint64))
+            total += _mixed(column.view(np.uint64) ^ key)
+    return _mixed(total)
 
 
-def group_rows(owners: Codes, found: UnsortedPersons) -> GroupedPersons:
-    """Put kept rows in the order of their persons, those with equally many together."""
-    places = np.flatnonzero(found.sizes)
-    places = places[np.argsort(owners[places], kind="stable")]
-    places = places[np.argsort(found.sizes[places], kind="stable")]
-    n_rows = np.bincount(found.sizes[places])
-    runs = tuple((int(size), int(n_rows[size]) // int(size)) for size in np.flatnonzero(n_rows))
-    return GroupedPersons(found.unit, found.n_persons, runs, places)
+def person_codes(groups: Any) -> Codes:
+    """Number the persons of a column of IDs; -1 where none is given.
+
+    IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
+    column. None, NaN, empty text and what cannot be hashed is no ID, nor is a number in floating
+    point from 2**53 on: there, several whole numbers are one. No cell raises. Whole numbers stay
+    whole beside a missing one.
+    """
+    cells = id_cells(groups)
+    is_whole = cells.dtype.kind in "iu" and len(cells) > 0
+    least, most = (int(cells.min()), int(cells.max())) if is_whole else (0, 0)
+    if is_whole and most - least < 4 * len(cells):  # so dense that they number persons themselves
+        wide = cells.astype(np.int64 if cells.dtype.kind == "i" else np.uint64, copy=False)
+        is_near = least >= 0 and most < 4 * len(cells)  # they number persons as they are
+        return (wide if is_near else wide - wide.min()).astype(np.int64, copy=False)
+    if cells.dtype.kind in "iub":
+        return _encoded(pa.array(cells.astype(np.int64) if cells.dtype.kind == "b" else cells))[0]
+    if cells.dtype == object and not all(type(cell) is str or cell is None for cell in cells):
+        return _numbered(cells)[0]  # Arrow would read them as one type, that of the oddest
+    try:
+        codes, known = _encoded(pa.array(cells, from_pandas=True))
+        listed = known.to_pylist()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        codes, listed = _numbered(cells)
+    numbers: dict[Any, int] = {None: -1}
+    places = [numbers.setdefault(_identity(each), len(numbers) - 1) for each in listed]
+    return np.append(np.array(places, dtype=np.int64), -1)[codes]
 
 
-def _chosen(
-    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
-) -> tuple[UnsortedPersons, Codes]:
-    owners = person_codes(groups)
-    if len(owners) != len(rows):
-        raise InvalidInputError("X and groups have inconsistent numbers of samples.")
-
-    def hashes(places: NDArray[np.intp]) -> Hashes:
-        return row_hashes(rows.take(places, axis=0), codes.take(places))
-
-    return choose(owners, hashes, unit), owners
-
-
-def scattered_batches(
-    batches: Iterator[tuple[Any, ...]], unit: PersonUnit, content: Callable[[Any], Any] | None
-) -> UnsortedPersons:
-    """Find the rows of persons that are kept, of rows that are read in batches."""
-    digests, hashes = [np.empty(0, dtype="V16")], [np.empty(0, dtype=np.uint64)]
-    for rows, codes, groups in batches:
-        digests.append(person_digests(groups))
-        hashes.append(row_hashes(rows if content is None else content(rows), codes))
-    owners = numbered(np.concatenate(digests))
-    return choose(owners, np.concatenate(hashes).__getitem__, unit)
+def person_digests(groups: Any) -> NDArray[np.void]:
+    """Return 16 bytes for each ID, equal for equal IDs wherever they lie; zeros without one."""
+    cells = id_cells(groups)
+    if cells.dtype.kind in "ib":
+        words = np.empty((len(cells), 2), dtype=np.int64)
+        words[:, 0], words[:, 1] = cells, WHOLE
+        return words.view("V16")[:, 0]
+    codes, listed = _numbered(cells)
+    digests = []
+    for identity in listed:
+        if isinstance(identity, int) and -(2**63) <= identity < 2**63:
+            digests.append(np.array([identity, WHOLE], dtype=np.int64).tobytes())
+            continue
+        kind = b"t" if isinstance(identity, str) else b"n"
+        text = f"{identity:x}" if isinstance(identity, int) else str(identity)
+        # Of any text: one that was read with the wrong encoding holds halves of characters.
+        data = kind + text.encode("utf-8", "surrogatepass")
+        digests.append(blake2b(data, digest_size=16).digest())
+    return np.frombuffer(b"".join([*digests, bytes(16)]), dtype="V16")[codes]
 
 
-def numbered(digests: NDArray[np.void]) -> Codes:
-    """Number persons by the digests of their IDs; -1 where there is none."""
-    words = np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0]))
-    is_new = np.any(words[order][1:] != words[order][:-1], axis=1)
-    owners = np.empty(len(words), dtype=np.int64)
-    owners[order] = np.concatenate([[0], np.cumsum(is_new)])[: len(words)]
-    owners[~words.any(axis=1)] = -1
-    return owners
+def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
+    """Return the partition of each row, the same for all rows of a person, by the ID alone.
+
+    So every worker can call it on whatever rows it holds, and 7, 7.0 and "7" go to one partition.
+    There all rows of a person are together, and the sums of partitions are merged. Two workers
+    must never both add up a person: a row that is moved twice would give them two votes.
+    """
+    words = np.ascontiguousarray(person_digests(groups)).view(np.uint64).reshape(-1, 2)
+    spread = _mixed(words[:, 0] ^ _mixed(words[:, 1]))
+    return np.asarray(spread % np.uint64(n_partitions), dtype=np.intp)
+
+
+def id_cells(groups: Any) -> NDArray[Any]:
+    """Return a column of IDs as an array, whole numbers beside a missing one as objects."""
+    cells = as_cells(_as_given(groups))
+    if cells.dtype.kind in TIME_KINDS:
+        known, places = np.unique(cells, return_inverse=True)  # of any unit, one time is one ID
+        texts = np.empty(len(known), dtype=object)
+        texts[:] = [_time_text(time) for time in known]
+        cells = np.asarray(texts[places])
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if cells.ndim != 1:
+        raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
+    return cells
+
+
+def _as_given(groups: Any) -> Any:
+    """Return cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
+    groups = on_arrow(groups)
+    if hasattr(groups, "to_pylist"):
+        return _of_arrow(plain(groups))
+    if hasattr(getattr(groups, "cat", groups), "categories"):  # of pandas
+        shell = getattr(groups, "cat", groups)
+        known = [*shell.categories.to_numpy(dtype=object), None]
+        return [known[code] for code in np.asarray(shell.codes)]
+    if hasattr(groups, "to_numpy"):
+        is_plain = isinstance(getattr(groups, "dtype", None), np.dtype)
+        return groups.to_numpy() if is_plain else cells_of(groups)
+    return groups
+
+
+def _of_arrow(groups: Any) -> Any:
+    """Return numbers, texts and times of NumPy, which Python can hold; of others none is an ID."""
+    types, kind = pa.types, groups.type
+    if types.is_time(kind):
+        groups = groups.cast(f"int{kind.bit_width}")
+    if types.is_nested(kind) or types.is_interval(kind):
+        return [None] * len(groups)
+    if types.is_decimal(kind) or (types.is_integer(groups.type) and groups.null_count):
+        groups = read_as(groups, "string")
+    chunks = groups.chunks if hasattr(groups, "chunks") else [groups]
+    parts = [each.to_numpy(zero_copy_only=False) for each in chunks]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=object)
+
+
+def _time_text(time: Any) -> str:
+    """Write a date or time with as many parts as it has."""
+    if time != time:
+        return "NaT"
+    if isinstance(time, np.timedelta64):
+        return f"{time.astype('timedelta64[ns]').astype(np.int64)} ns"
+    if isinstance(time, np.datetime64):
+        is_coarse = np.datetime_data(time.dtype)[0] in ("Y", "M", "W")
+        time = np.datetime_as_string(time.astype("datetime64[D]") if is_coarse else time)
+    text, _, part = str(time).replace("T", " ").partition(".")
+    rest = part.rstrip("0") if part.isdigit() else part
+    return (f"{text}.{rest}" if rest else text).removesuffix(" 00:00:00")
+
+
+def _encoded(array: Any) -> tuple[Codes, Any]:
+    encoded = pc.dictionary_encode(array)
+    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(
+        np.int64
+    ), encoded.dictionary
+
+
+def _numbered(cells: NDArray[Any]) -> tuple[Codes, list[Any]]:
+    """Number cells one by one, of whatever kind they are."""
+    known: dict[Any, int] = {None: -1}
+    codes = np.empty(len(cells), dtype=np.int64)
+    for place, cell in enumerate(cells.tolist() if cells.dtype != object else cells):
+        codes[place] = known.setdefault(_identity(cell), len(known) - 1)
+    return codes, list(known)[1:]
+
+
+def _identity(cell: Any) -> int | float | str | None:
+    """Return what an ID is compared by, None where there is none; by this cell alone."""
+    try:
+        hash(cell)
+        if isinstance(cell, bytes):
+            cell = cell.decode()
+        if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:
+            cell = cell.real  # as libraries write all numbers beside one that is complex
+        if isinstance(cell, str):
+            text = cell.strip()
+            return None if text.lower() in NOT_GIVEN else _as_number(text)
+        if isinstance(cell, bool | int | np.integer | np.bool_):
+            return int(cell)
+        if isinstance(cell, float | np.floating):
+            return _whole(float(cell))
+        if isinstance(cell, Decimal) and abs(cell.adjusted()) > MAX_DIGITS:
+            return str(cell)  # written out it would fill the memory
+        if isinstance(cell, Decimal):
+            return int(cell) if cell == cell.to_integral_value() else _whole(float(cell))
+        is_time = isinstance(cell, date | np.datetime64 | np.timedelta64)
+        text = _time_text(cell) if is_time else str(cell)
+        return None if cell is None or text.lower() in NOT_GIVEN else text
+    except Exception:  # whatever a strange object raises, it is no ID
+        return None
+
+
+def _as_number(text: str) -> int | float | str | None:
+    """A number is one ID however it is written; leading zeros make a text."""
+    digits = text[1:] if text[:1] == "-" else text
+    if digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0"):
+        return int(text)
+    whole, point, part = digits.partition(".")
+    is_plain = point and whole.isascii() and whole.isdigit() and part.isascii() and part.isdigit()
+    if is_plain and (whole[0] != "0" or whole == "0"):
+        return _whole(float(text))
+    return text
+
+
+def _whole(number: float) -> int | float | None:
+    if not abs(number) < LONG:
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """The finaliser of SplitMix64: every bit of a word depends on every other."""
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return values ^ (values >> np.uint64(31))

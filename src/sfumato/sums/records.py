@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.core.arrays import (
-    Array,
-    by_columns,
-    is_foreign_array,
-    like,
-    namespace_of,
-    to_numpy,
-)
+from sfumato.core.arrays import Array, by_columns, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Receipt
@@ -42,7 +34,6 @@ from sfumato.sums.persons import (
     Sizes,
     UnsortedPersons,
     by_size,
-    group_person_rows,
     select_person_rows,
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, Float32Rows, RowsOnDisk
@@ -73,12 +64,17 @@ class Records(ABC):
     public_rows : int or None
         What the terms of a sum add up to where that is public: the number of records, or of
         persons where each has one vote.
+    is_grouped_by_person : bool
+        Whether rows of a person lie side by side, so that they can be bounded together.
     """
 
     # Whether exact sums are in one place, so that a mechanism can choose or cut by them.
     has_exact_sums: ClassVar[bool] = True
+    is_grouped_by_person: bool = True
     _in_ball = 0  # first numbers of a row that are known to lie in the unit ball: of kept rows
     _beside = 0  # last numbers of a row that are no part of a point of the ball
+    _count: int | None = None  # of records, public or not, where it is known before they are read
+    _persons: GroupedPersons | UnsortedPersons | None = None  # in the order of the blocks
 
     def __init__(
         self,
@@ -130,8 +126,8 @@ class Records(ABC):
         return statistic.sensitivity(self.relation, self.max_rows, norm)
 
     def release(
-        self, statistic: Statistic, mechanism: Any, receipt: Receipt
-    ) -> NDArray[np.float64]:
+        self, statistic: Statistic, mechanism: Any, receipt: Receipt, *, on_device: bool = False
+    ) -> Any:
         """Add up a statistic and release it with the noise that `receipt` has paid for.
 
         Parameters
@@ -142,53 +138,27 @@ class Records(ABC):
             Whose noise is added; it must be made for the sensitivity of the statistic.
         receipt : Receipt
             Proof of the charge.
+        on_device : bool, default=False
+            Leave the sum of a symmetric statistic on the device of the rows, where persons are not
+            the unit.
 
         Returns
         -------
-        ndarray
+        ndarray, or array of the library of the rows
             The noisy sum.
         """
-        released: NDArray[np.float64] = self._released(statistic, mechanism, receipt, self._sum)
-        return released
-
-    def release_there(self, statistic: Statistic, mechanism: Any, receipt: Receipt) -> Array:
-        """Do as `release` with a symmetric statistic, and leave the result where the rows are.
-
-        For rows on an accelerator that protect a record each.
-
-        Parameters
-        ----------
-        statistic : Statistic
-            What is added up.
-        mechanism : Mechanism
-            Whose noise is added.
-        receipt : Receipt
-            Proof of the charge.
-
-        Returns
-        -------
-        array
-            The noisy sum, of the array library of the rows and on their device.
-        """
-        return self._released(statistic, mechanism, receipt, self._sum_of_blocks)
-
-    def _released(
-        self,
-        statistic: Statistic,
-        mechanism: Any,
-        receipt: Receipt,
-        add_up: Callable[[Statistic], SecretSum | PersonSum],
-    ) -> Any:
         needed = self.sensitivity(statistic, mechanism.norm)
         if not mechanism.sensitivity >= needed:  # nor for NaN
             raise InvalidInputError(
                 f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
                 f"{type(statistic).__name__} has {needed:g}."
             )
-        exact = add_up(statistic)
+        exact = (
+            self._sum_of_blocks(statistic, on_device=True) if on_device else self._sum(statistic)
+        )
         if self.relation is not Relation.REPLACE_ONE and exact.n_rows > self.max_rows:
             raise _too_many(self.max_rows, is_public=False)
-        total = _as_doubles(exact)
+        total = exact.averaged() if isinstance(exact, PersonSum) else revealed(exact)
         draw = mechanism.release_symmetric if statistic.is_symmetric else mechanism.release
         return draw(total, ledger=receipt)
 
@@ -220,7 +190,22 @@ class Records(ABC):
         Records
             The same records, mapped.
         """
-        return _MappedRecords(self, row_map)
+
+        def mapped_blocks() -> Iterator[Block]:
+            for rows, codes, size in self._blocks():
+                with np.errstate(all="ignore"):
+                    made = row_map(rows)
+                yield made, codes, size
+
+        seen = self._as_blocks(mapped_blocks, row_map.width)
+        seen._count, seen._beside = self._count, numbers_beside(row_map)
+        return seen
+
+    def _as_blocks(self, read: Callable[[], Iterator[Block]], width: int) -> BlockRecords:
+        number = self.public_rows if self.person is None else self.public_persons
+        made = BlockRecords(read, width, self.relation, number, self.person)
+        made._persons, made.is_grouped_by_person = self._persons, self.is_grouped_by_person
+        return made
 
     def cache(self) -> Records:
         """Return the records with their maps computed once and kept, on the grid of sums.
@@ -252,32 +237,12 @@ class Records(ABC):
             numbers.append(codes)
             sizes.append(np.broadcast_to(np.asarray(size, dtype=np.uint16), len(codes)))
         rows = namespace_of(parts[0]).concat(parts) if parts else whole
-        persons = self._persons_in_order
+        persons = self._persons
         if isinstance(persons, UnsortedPersons):
             persons = replace(persons, sizes=np.concatenate(sizes))
         kept = ArrayRecords(rows, np.concatenate(numbers), relation=self.relation, persons=persons)
         kept._in_ball, kept._beside = width, self._beside
         return kept
-
-    @property
-    def is_grouped_by_person(self) -> bool:
-        """Whether rows of a person lie side by side, so that they can be bounded together."""
-        return self.person is None or isinstance(self._persons_in_order, GroupedPersons)
-
-    @property
-    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
-        """Whose rows the blocks of a pass hold, one after the other."""
-        return None
-
-    def group_by_person(self) -> Records:
-        """Return the records with the rows of a person beside each other.
-
-        Returns
-        -------
-        Records
-            These, or for rows that are read in batches the kept ones in memory.
-        """
-        return self
 
     def cache_float32(self) -> Records:
         """Return the records with their maps computed once and kept, on the grid of `Float32Rows`.
@@ -290,48 +255,45 @@ class Records(ABC):
         Records
             The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
         """
+
+        def coarse_blocks() -> Iterator[Block]:
+            for block in self._blocks():
+                whole = [block] if self.person is None else by_size(*block, self.person)
+                for rows, codes, size in whole:
+                    coarse = cut_inside(rows, SINGLE_BITS, self.width)
+                    if not is_foreign_array(coarse):
+                        yield Float32Rows.of(coarse), codes, size
+                    elif self.person is None:  # classes go along, and not on each pass
+                        yield by_columns(coarse), like(coarse, codes), size
+                    else:
+                        yield coarse, codes, size
+
         blocks: list[Block] = []
+        read: Callable[[], Iterator[Block]] = lambda: iter(blocks)  # noqa: E731
         with RowsOnDisk() as disk:
-            for rows, codes, size in self._blocks_in_singles():
+            for rows, codes, size in coarse_blocks():
                 try:
                     blocks.append((disk.held(rows), codes, size))
                 except OSError:  # it is full
-                    return _KeptBlocks(self._blocks_in_singles, self)
-        return _KeptBlocks(lambda: iter(blocks), self)
-
-    def _blocks_in_singles(self) -> Iterator[Block]:
-        for block in self._blocks():
-            for rows, codes, size in (
-                [block] if self.person is None else by_size(*block, self.person)
-            ):
-                coarse = cut_inside(rows, SINGLE_BITS, self.width)
-                if not is_foreign_array(coarse):
-                    yield Float32Rows.of(coarse), codes, size
-                elif self.person is None:  # classes go along, and not on each pass
-                    yield by_columns(coarse), like(coarse, codes), size
-                else:
-                    yield coarse, codes, size
-
-    @property
-    def _count(self) -> int | None:
-        """The number of records, public or not, where it is known before they are read."""
-        return None
+                    read = coarse_blocks
+                    break
+        kept = self._as_blocks(read, self.width)
+        kept._in_ball = self.width
+        return kept
 
     def _sum(self, statistic: Statistic) -> SecretSum | PersonSum:
         if self.person is not None:
             return self._sum_over_persons(statistic, self.person)
-        return self._sum_of_blocks(statistic, to_numpy)
+        return self._sum_of_blocks(statistic)
 
-    def _sum_of_blocks(
-        self, statistic: Statistic, fetched: Callable[[Array], Array] = lambda there: there
-    ) -> SecretSum:
+    def _sum_of_blocks(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum:
         total = SecretSum(statistic.shape)
         pending, n_pending = np.zeros(statistic.shape), 0
         for rows, codes, _ in self._blocks():
             if n_pending + codes.shape[0] > BLOCK_ROWS:
                 total.add(pending, n_pending)
                 n_pending = 0
-            partial = self._added(statistic, rows, codes, fetched)
+            partial = self._added(statistic, rows, codes, on_device=on_device)
             pending = pending + partial if n_pending else partial
             n_pending += codes.shape[0]
         total.add(pending, n_pending)
@@ -349,7 +311,7 @@ class Records(ABC):
         for rows, codes, sizes in self._blocks():
             for part, numbers, size in by_size(_readable(rows, statistic), codes, sizes, unit):
                 together = size if is_joined else None
-                partial = self._added(statistic, part, numbers, to_numpy, together)
+                partial = self._added(statistic, part, numbers, size=together)
                 total.add(partial, len(numbers), size if unit.averages else 1)
         if not unit.averages:
             return total.added()
@@ -363,7 +325,8 @@ class Records(ABC):
         statistic: Statistic,
         rows: Any,
         codes: Codes,
-        fetched: Callable[[Array], Array],
+        *,
+        on_device: bool = False,
         size: int | None = None,
     ) -> Array:
         """Add up a block; a term that is not finite, or longer than declared, is zero."""
@@ -375,13 +338,24 @@ class Records(ABC):
                     rows, codes = rows[inside], codes[to_numpy(inside)]
                 else:  # they stay side by side: joint terms of a row of zeros are zero
                     rows = cut_inside(rows, ROW_BITS, statistic.in_ball)
+        one = size or 1
 
         def add_up(rows: Any, codes: Codes) -> Array:
+            """Add up rows; where that is no number, their halves, and nothing for `one`."""
             if size is None:
-                return fetched(statistic.add_up(rows, codes))
-            return fetched(statistic.add_up_persons(rows, codes, size))
+                total = statistic.add_up(rows, codes)
+            else:
+                total = statistic.add_up_persons(rows, codes, size)
+            total, n_rows = total if on_device else to_numpy(total), codes.shape[0]
+            xp = namespace_of(total)
+            if math.isfinite(xp.sum(total)):  # as always; one pass over the sum
+                return total
+            if n_rows <= one:  # [J2] each term by itself
+                return xp.zeros_like(total)
+            middle = n_rows // one // 2 * one
+            return add_up(rows[:middle], codes[:middle]) + add_up(rows[middle:], codes[middle:])
 
-        return _finite_sum(add_up, rows, codes, size or 1)
+        return add_up(rows, codes)
 
     def _check_complete(self, total: SecretSum) -> None:
         """Refuse a sum over fewer or more records than are declared, before noise is drawn."""
@@ -412,7 +386,7 @@ class ArrayRecords(Records):
         Number of each record's class; by default all are of class 0.
     relation : {"replace_one", "add_or_remove_one"}
         Which data sets count as neighbours.
-    persons : Gathered or Scattered, optional
+    persons : GroupedPersons or UnsortedPersons, optional
         Which rows belong together, where persons are the unit; see `of_persons`.
     """
 
@@ -428,8 +402,13 @@ class ArrayRecords(Records):
         super().__init__(
             int(rows.shape[1]), relation, number, None if persons is None else persons.unit
         )
-        self._rows, self._persons = rows, persons
+        self._rows, self._places, self._persons = rows, None, persons
         self._codes = np.zeros(rows.shape[0], dtype=np.intp) if codes is None else codes
+        self._count = int(rows.shape[0])
+        self.is_grouped_by_person = not isinstance(persons, UnsortedPersons)
+        if isinstance(persons, GroupedPersons):  # blocks hold their rows one after the other
+            self._places, self._persons = persons.places, replace(persons, places=None)
+            self._count = persons.n_kept
 
     @classmethod
     def of_persons(
@@ -465,8 +444,7 @@ class ArrayRecords(Records):
             The records.
         """
         numbers = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
-        find = group_person_rows if group_by_person else select_person_rows
-        persons = find(rows, numbers, groups, unit)
+        persons = select_person_rows(rows, numbers, groups, unit, group=group_by_person)
         is_public = Relation(relation) is Relation.REPLACE_ONE
         most = MAX_ROWS if is_public else MAX_ROWS_SECRET_N
         if persons.n_kept > most:
@@ -485,18 +463,6 @@ class ArrayRecords(Records):
         """
         return self._rows, self._codes
 
-    @property
-    def _count(self) -> int | None:
-        if isinstance(self._persons, GroupedPersons):
-            return self._persons.n_kept
-        return int(self._rows.shape[0])
-
-    @property
-    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
-        if isinstance(self._persons, GroupedPersons):
-            return replace(self._persons, places=None)
-        return self._persons
-
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
         step = BLOCK_ROWS if is_foreign_array(self._rows) else cached_rows(self.width)
@@ -506,62 +472,83 @@ class ArrayRecords(Records):
                 yield self._rows[part], self._codes[part], self._persons.sizes[part]
             return
         runs = ((1, self._count or 0),) if self._persons is None else self._persons.runs
-        places = None if self._persons is None else self._persons.places
         start = 0
         for size, n_persons in runs:
             end = start + size * n_persons
             whole = max(step // size, 1) * size
             for first in range(start, end, whole):
                 run: Any = slice(first, min(first + whole, end))
-                run = run if places is None else places[run]
+                run = run if self._places is None else self._places[run]
                 yield self._rows[run, :], self._codes[run], size
             start = end
 
 
-class _MappedRecords(Records):
-    def __init__(self, records: Records, row_map: RowMap) -> None:
-        super().__init__(row_map.width, records.relation, _public(records), records.person)
-        self._records, self._map = records, row_map
-        self._beside = numbers_beside(row_map)
+class BatchRecords(Records):
+    """Records that are read again on every pass, from a file larger than memory, say.
 
-    @property
-    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
-        return self._records._persons_in_order
+    Parameters
+    ----------
+    read : callable
+        Starts a pass over the same records and gives batches of rows and codes.
+    width : int
+        Numbers of a row.
+    relation : {"replace_one", "add_or_remove_one"}
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        The number of records, needed where it is public; a pass that finds another is refused.
+    """
 
-    @property
-    def _count(self) -> int | None:
-        return self._records._count
-
-    def group_by_person(self) -> Records:
-        return (
-            self if self.is_grouped_by_person else self._records.group_by_person().mapped(self._map)
-        )
-
-    def _blocks(self) -> Iterator[Block]:
-        for rows, codes, size in self._records._blocks():
-            with np.errstate(all="ignore"):
-                mapped = self._map(rows)
-            yield mapped, codes, size
-
-
-class _KeptBlocks(Records):
-    def __init__(self, read: Callable[[], Iterator[Block]], records: Records) -> None:
-        super().__init__(records.width, records.relation, _public(records), records.person)
-        self._kept = read
-        self._in_ball = records.width
-        self._gathered = records._persons_in_order
-
-    @property
-    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
-        return self._gathered
+    def __init__(
+        self,
+        read: Callable[[], Iterator[tuple[Any, ...]]],
+        *,
+        width: int,
+        relation: str | Relation,
+        n_rows: int | None = None,
+    ) -> None:
+        self._read = read
+        super().__init__(width, relation, n_rows)
 
     def _blocks(self) -> Iterator[Block]:
-        yield from self._kept()
+        step = cached_rows(self.width)
+        for rows, codes, *_ in self._read():
+            for start in range(0, len(rows), step):
+                part = slice(start, start + step)
+                yield rows[part], codes[part], 1
 
 
-def _public(records: Records) -> int | None:
-    """The public number of records, or of persons where they are the unit."""
-    return records.public_rows if records.person is None else records.public_persons
+class BlockRecords(Records):
+    """Records whose blocks a function gives: mapped, or kept."""
+
+    def __init__(
+        self,
+        read: Callable[[], Iterator[Block]],
+        width: int,
+        relation: Relation,
+        number: int | None,
+        person: PersonUnit | None,
+    ) -> None:
+        super().__init__(width, relation, number, person)
+        self._read = read
+
+    def _blocks(self) -> Iterator[Block]:
+        return self._read()
+
+
+class RemoteRecords(Records):
+    """Records whose exact sums nobody has in one place, such as those of several parties."""
+
+    has_exact_sums: ClassVar[bool] = False
+    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `is_out_of_core`
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[str] | int:
+        """Names of the columns of tables, or the number of columns of arrays."""
+
+    @abstractmethod
+    def read_by(self, reader: Any, width: int) -> Records:
+        """Return the records as those who hold them read them, `width` numbers a row."""
 
 
 def _too_many(most: int, *, is_public: bool) -> InvalidInputError:
@@ -569,27 +556,10 @@ def _too_many(most: int, *, is_public: bool) -> InvalidInputError:
     return InvalidInputError(f"At most {most} records can be added up{more}.")
 
 
-def _as_doubles(total: SecretSum | PersonSum) -> NDArray[np.float64]:
-    return total.averaged() if isinstance(total, PersonSum) else revealed(total)
-
-
 def cached_rows(width: int) -> int:
     """Rows of a block: as many as stay in the cache, in whole parts of `Float32Rows`."""
     parts = max(1, CACHED_NUMBERS // (PART * max(width, 1)))
     return min(CACHED_ROWS, PART * parts)
-
-
-def _finite_sum(add_up: Callable[[Any, Codes], Array], rows: Any, codes: Codes, one: int) -> Array:
-    """Add up a block; where that is no number, its halves, and nothing for `one` row or person."""
-    total, n_rows = add_up(rows, codes), codes.shape[0]
-    xp = namespace_of(total)
-    if math.isfinite(xp.sum(total)):  # as always; one pass over the sum
-        return total
-    if n_rows <= one:  # [J2] each term by itself
-        return xp.zeros_like(total)
-    middle = n_rows // one // 2 * one
-    first = _finite_sum(add_up, rows[:middle], codes[:middle], one)
-    return first + _finite_sum(add_up, rows[middle:], codes[middle:], one)
 
 
 def _readable(rows: Array, statistic: Statistic) -> Array:

@@ -188,7 +188,7 @@ class RowsOnDisk:
 
     def held(self, block: Any) -> Any:
         """Return a block as it is, or with its rows in the file where memory is short."""
-        if not isinstance(block, Float32Rows):
+        if not isinstance(getattr(block, "rows", None), np.ndarray):  # on a device
             return block
         self._n_bytes += block.rows.nbytes
         if not block.rows.size or fits_in_memory(self._n_bytes):

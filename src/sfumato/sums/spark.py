@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.exceptions import EngineError
-from sfumato.sums.failures import reported
-from sfumato.sums.identities import partition_of
-from sfumato.sums.partitions import KeptBlock, Partitions, Task
+from sfumato.sums.partitions import KeptBlock, Partitions, Task, report_failures
+from sfumato.sums.persons import partition_of
 
 SCHEMA = "number int, message binary"
 PERSON = "sfumato_person"  # name of a column while rows are moved
@@ -33,7 +32,7 @@ class SparkParts(Partitions):
     def n_parts(self) -> int:
         """Number of parts, as found in a first pass: Spark may join partitions as it runs."""
         if self._numbers is None:
-            with reported("Spark"):
+            with report_failures("Spark"):
                 found = self._frame.mapInArrow(_Applied(_no_sum, _as_tables), SCHEMA).collect()
             self._numbers = frozenset(int(row[0]) for row in found)
             if self._numbers != frozenset(range(len(self._numbers))):
@@ -47,7 +46,7 @@ class SparkParts(Partitions):
 
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to every partition, where Spark puts it."""
-        with reported("Spark"):
+        with report_failures("Spark"):
             rows = self._frame.mapInArrow(_Applied(task, self._opening), SCHEMA).collect()
         for row in rows:
             yield bytes(row[1])

@@ -1,4 +1,7 @@
-"""Statistics: what is added up, a term per record, and how far one record can move the sum."""
+"""Statistics: what is added up, a term per record, and how far one record can move the sum.
+
+Read `Statistic`, then moments of rows, tables of counts, and counts of places in public ranges.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ class Statistic(ABC):
 
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
     takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `Float32Rows`
+    moved: ClassVar[tuple[float, float]]  # how far replacing one, and adding or removing one moves
 
     @property
     @abstractmethod
@@ -36,12 +40,12 @@ class Statistic(ABC):
         """Shape of the sum."""
 
     @property
-    @abstractmethod
     def in_ball(self) -> int:
         """How many first numbers of a row must lie in the unit ball, or its term is zero.
 
-        0 where terms are bounded whatever a row holds.
+        By default `width`, all of them; 0 where terms are bounded whatever a row holds.
         """
+        return int(self.width)  # type: ignore[attr-defined]
 
     @property
     def max_term(self) -> float:
@@ -70,7 +74,6 @@ class Statistic(ABC):
             The sum, of the shape of the statistic.
         """
 
-    @abstractmethod
     def term_sensitivity(self, relation: Relation) -> float:
         """Largest distance of the exact sums of two neighbours, in the Euclidean norm.
 
@@ -82,8 +85,9 @@ class Statistic(ABC):
         Returns
         -------
         float
-            The distance.
+            The distance; by default that of `moved`.
         """
+        return self.moved[0 if relation is Relation.REPLACE_ONE else 1]
 
     def term_total(self, relation: Relation) -> float:
         """Largest distance of the exact sums of two neighbours, in the sum of magnitudes.
@@ -205,6 +209,7 @@ class ClassCounts(Statistic):
 
     n_classes: int
     in_ball = 0  # rows are not read
+    moved: ClassVar[tuple[float, float]] = (math.sqrt(2), 1.0)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -215,10 +220,6 @@ class ClassCounts(Statistic):
         """Count the records of each class."""
         counts = np.bincount(to_numpy(codes), minlength=self.n_classes)
         return counts.astype(np.float64)
-
-    def term_sensitivity(self, relation: Relation) -> float:
-        """√2 (replace) or 1 (add or remove)."""
-        return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
 
 
 @dataclass(frozen=True)
@@ -235,26 +236,18 @@ class MeanAndSquares(Statistic):
     """
 
     width: int
+    moved: ClassVar[tuple[float, float]] = (2.0, math.sqrt(3))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The numbers of a row and two more."""
         return (self.width + 2,)
 
-    @property
-    def in_ball(self) -> int:
-        """All."""
-        return self.width
-
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up rows, squared lengths and ones."""
         on_grid = truncate_to_grid(rows, ROW_BITS)
         squares = float(np.einsum("ij,ij->", on_grid, on_grid))
         return np.concatenate([on_grid.sum(axis=0), [squares, len(on_grid)]])
-
-    def term_sensitivity(self, relation: Relation) -> float:
-        """2 (replace) or √3 (add or remove)."""
-        return 2.0 if relation is Relation.REPLACE_ONE else math.sqrt(3)
 
 
 @dataclass(frozen=True)
@@ -272,25 +265,17 @@ class SecondMoment(Statistic):
 
     width: int
     is_symmetric: ClassVar[bool] = True
+    moved: ClassVar[tuple[float, float]] = (math.sqrt(2), 1.0)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Square."""
         return (self.width, self.width)
 
-    @property
-    def in_ball(self) -> int:
-        """All."""
-        return self.width
-
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up products."""
         on_grid = truncate_to_grid(rows, ROW_BITS)
         return namespace_of(on_grid).matrix_transpose(on_grid) @ on_grid
-
-    def term_sensitivity(self, relation: Relation) -> float:
-        """√2 (replace) or 1 (add or remove)."""
-        return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,11 +341,6 @@ class ClassMoments(Statistic):
         """One square matrix per group."""
         return (self.n_groups, self.width + 1, self.width + 1)
 
-    @property
-    def in_ball(self) -> int:
-        """All."""
-        return self.width
-
     def add_up(self, rows: Array, codes: Codes) -> Array:
         """Add up products, group by group."""
         on_grid = truncate_to_grid(rows, ROW_BITS)
@@ -391,3 +371,211 @@ class ClassMoments(Statistic):
     def term_sensitivity(self, relation: Relation) -> float:
         """``√2 (1 + w²)`` (replace) or ``1 + w²`` (add or remove)."""
         return (1 + self.constant**2) * SecondMoment(self.width).term_sensitivity(relation)
+
+
+# Counts -------------------------------------------------------------------------------------------
+
+
+class Counts(Statistic):
+    """Whole numbers, which are exact as doubles below 2⁵³, whatever rows hold."""
+
+    in_ball = 0
+
+    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
+        """Return 0."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class CountTables(Counts):
+    """``sum e_{t, cell}``: for each table t, the counts of the cells of some columns by class.
+
+    A row holds the number of its cell in each column. It adds 1 to one cell of each of T tables:
+    √T in the Euclidean norm and T in the sum of magnitudes. Replacing it takes as much from
+    other cells at most: √(2T) and 2T. Counts are whole numbers, so they are exact as doubles.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Cells of each column.
+    tables : tuple of tuple of int
+        Columns of each table; the class is the last axis of all of them.
+    n_classes : int, default=1
+        Classes.
+    """
+
+    sizes: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...]
+    n_classes: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All cells of all tables, one after the other."""
+        return (sum(map(math.prod, self.table_shapes)),)
+
+    @property
+    def table_shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each table: the cells of its columns, and the classes."""
+        return [(*(self.sizes[column] for column in t), self.n_classes) for t in self.tables]
+
+    def add_up(self, rows: Array, codes: Codes) -> NDArray[np.float64]:
+        """Count the records of each cell of each table."""
+        inside = np.clip(np.nan_to_num(to_numpy(rows)), 0, np.array(self.sizes) - 1)
+        cells = inside.astype(np.intp).T
+        classes = np.clip(codes, 0, self.n_classes - 1)
+        parts = []
+        for table, shape in zip(self.tables, self.table_shapes, strict=True):
+            place = np.zeros(len(classes), dtype=np.intp)
+            for column in table:
+                place = place * self.sizes[column] + cells[column]
+            place = place * self.n_classes + classes
+            parts.append(np.bincount(place, minlength=math.prod(shape)))
+        return np.concatenate(parts).astype(np.float64)
+
+    def split(self, sums: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Return released sums as tables.
+
+        Parameters
+        ----------
+        sums : ndarray
+            What was released, in the shape of the statistic.
+
+        Returns
+        -------
+        list of ndarray
+            One array per table, its class the last axis.
+        """
+        shapes = self.table_shapes
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        return [
+            part.reshape(shape) for part, shape in zip(np.split(sums, ends), shapes, strict=True)
+        ]
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(2T) (replace) or √T (add or remove)."""
+        return math.sqrt(self.term_total(relation))
+
+    def term_total(self, relation: Relation) -> float:
+        """2T (replace) or T (add or remove)."""
+        return len(self.tables) * (2.0 if relation is Relation.REPLACE_ONE else 1.0)
+
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
+        """Return the distance of neighbours; one part is one table, which moves by 2 or 1.
+
+        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
+        max_rows: The public number of records, or a public bound on it.
+        norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one table.
+        """
+        if norm == "part":
+            return self.term_total(Relation(relation)) / len(self.tables)
+        return super().sensitivity(relation, max_rows, norm)
+
+    def touched(self, n_rows: int, *, part: bool = False) -> int:
+        """One cell of each table per record; one part is one table."""
+        return n_rows * (1 if part else len(self.tables))
+
+
+# Places -----------------------------------------------------------------------------------------
+# A number has a place in its public range, from 0 to 1. Places are counted in the cells of a public
+# grid, and cuts are chosen between cells: equal values share a cell, so that ties need no rule.
+
+UNIFORM = 2**12  # cells of equal width
+OCTAVES, PER_OCTAVE = 24, 8  # finer ones towards both ends, where long tails have their numbers
+_FINE = 2.0 ** -(np.arange(1, OCTAVES * PER_OCTAVE + 1) / PER_OCTAVE)
+EDGES = np.unique(np.concatenate([np.arange(1, UNIFORM) / UNIFORM, _FINE, 1 - _FINE]))
+FAN_OUT, LEVELS = 17, 3  # 17³ nodes for the cells of the grid
+
+
+@dataclass(frozen=True)
+class PlaceCounts(Counts):
+    """For some columns, how many records have their place in each cell of the public grid.
+
+    A record adds 1 to one cell of each column, or nothing where its place is missing. So adding or
+    removing one moves the counts of a column by 1 in sum, replacing one by 2. Counts are whole
+    numbers: no rounding as they become doubles.
+
+    columns: Which columns of a row of places.
+    """
+
+    columns: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.columns), len(EDGES) + 1)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        counts = np.zeros(self.shape)
+        for i, column in enumerate(self.columns):
+            places = rows[:, column]
+            cells = np.searchsorted(EDGES, places[~np.isnan(places)], side="right")
+            counts[i] = np.bincount(cells, minlength=self.shape[1])
+        return counts
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(2k) (replace) or √k (add or remove) for k columns."""
+        return math.sqrt(len(self.columns) * (2.0 if relation is Relation.REPLACE_ONE else 1.0))
+
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
+        """Return the distance of neighbours; one part is one column, which moves by 2 or 1."""
+        if norm == "part":
+            return 2.0 if Relation(relation) is Relation.REPLACE_ONE else 1.0
+        return super().sensitivity(relation, max_rows, norm)
+
+    def touched(self, n_rows: int, *, part: bool = False) -> int:
+        """One cell of each column per record; one part is one column."""
+        return n_rows * (1 if part else len(self.columns))
+
+
+@dataclass(frozen=True)
+class PlaceTree(Counts):
+    """For some columns, the counts of `PlaceCounts` and those of groups, and groups of groups.
+
+    Sums of many cells with noise each have far more noise than few groups with noise each. A
+    record adds 1 to one cell of each level of each column, or nothing where its place is missing:
+    √(3k) for k columns (add or remove), √(6k) where one is replaced. Counts are whole numbers.
+
+    columns: Which columns of a row of places.
+    """
+
+    columns: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.columns), FAN_OUT + FAN_OUT**2 + FAN_OUT**3)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:
+        counts = PlaceCounts(self.columns).add_up(rows, codes)
+        cells = np.zeros((len(counts), FAN_OUT**3))
+        cells[:, : counts.shape[1]] = counts
+        groups = cells.reshape(len(cells), -1, FAN_OUT).sum(axis=2)
+        return np.hstack([groups.reshape(len(cells), -1, FAN_OUT).sum(axis=2), groups, cells])
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(6k) (replace) or √(3k) (add or remove) for k columns."""
+        return math.sqrt(LEVELS) * PlaceCounts(self.columns).term_sensitivity(relation)
+
+
+def cuts_by_counts(nodes: NDArray[np.float64], n_levels: int) -> NDArray[np.float64]:
+    """Cut columns into parts of about equal counts by released counts of a `PlaceTree`."""
+    n_cells = len(EDGES) + 1
+    below = np.cumsum(agreeing_counts(nodes)[:, :n_cells], axis=1)
+    below = np.maximum(np.maximum.accumulate(below, axis=1), 0.0)
+    shares = np.arange(1, 2**n_levels) / 2**n_levels
+    cuts = np.full((len(nodes), len(shares)), np.nan)
+    for column, (found, counts) in enumerate(zip(cuts, below, strict=True)):
+        places = 1.0 + np.searchsorted(counts, shares * counts[-1])
+        is_new = np.diff(places, prepend=0.0) > 0
+        cuts[column] = np.where(is_new & (places < n_cells), places, found)
+    return cuts
+
+
+def agreeing_counts(nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return counts of cells that fit those of their groups best, by least squares (Hay 2010)."""
+    n_columns, fan = len(nodes), FAN_OUT
+    top, groups, cells = np.split(nodes, [fan, fan + fan**2], axis=1)
+    inner = cells.reshape(n_columns, -1, fan).sum(axis=2)
+    groups = (fan**2 - fan) / (fan**2 - 1) * groups + (fan - 1) / (fan**2 - 1) * inner
+    outer = groups.reshape(n_columns, -1, fan).sum(axis=2)
+    top = (fan**3 - fan**2) / (fan**3 - 1) * top + (fan**2 - 1) / (fan**3 - 1) * outer
+    groups = groups + np.repeat((top - outer) / fan, fan, axis=1)
+    return np.asarray(cells + np.repeat((groups - inner) / fan, fan, axis=1))

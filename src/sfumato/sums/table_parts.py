@@ -1,31 +1,80 @@
-"""Tables on this machine that need not fit into its memory: files and queries."""
+"""Tables that are not in memory: files here or by URL, queries, and what else `fit` is given."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sfumato.core.memory import free_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.failures import reported
-from sfumato.sums.identities import partition_of
-from sfumato.sums.partitions import KeptBlock, ListedParts, Partitions, Task
+from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
+from sfumato.sums.persons import partition_of
+from sfumato.sums.singles import RowsOnDisk
 from sfumato.tables.cells import library_of
 from sfumato.tables.columns import arrow, as_column
 from sfumato.tables.files import TableFile
 
 BATCH_ROWS = 65536
-KEPT_SHARE = 0.25  # of the free memory, that rows may take before they are written to disk
 PERSON_BYTES = 2**26  # of the rows of a part whose persons are brought together
 GLOB = set("*?[")
+URL = re.compile(r"^[a-z][a-z0-9+.-]+:/{1,3}(?=[^/])")  # a Path keeps one slash of several
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow": "ipc"}  # by URL
+
+
+def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
+    """Open a table that is not in memory, by its kind, without importing any other engine.
+
+    X (path, URL, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Dask array,
+        Partitions): The table. A path may name a file, a folder of files, or be a glob.
+    y, groups (str or None): Names of the columns of the target and of IDs; Dask arrays beside a
+        Dask array.
+    Returns parts: The table in parts.
+    Returns y, groups: The names of columns that are left to be found.
+    """
+    library = library_of(X)
+    if library == "dask" and hasattr(X, "chunks"):
+        from sfumato.sums.dask import ArrayParts  # here, because it needs Dask
+
+        return ArrayParts(X, y, groups), None, None
+    for name, column in (("y", y), ("groups", groups)):
+        if column is not None and not isinstance(column, str):
+            raise InvalidInputError(
+                f"'{name}' must name a column of the table, since its rows are not in memory. "
+                f"Got {type(column).__name__} instead."
+            )
+    if isinstance(X, Partitions):
+        return X, y, groups
+    if isinstance(X, str | os.PathLike):
+        return UrlParts(X) if is_url(X) else FileParts.of(X), y, groups
+    if library == "dask":
+        from sfumato.sums.dask import FrameParts
+
+        return FrameParts(X), y, groups
+    if library == "pyspark":
+        from sfumato.sums.spark import SparkParts
+
+        return SparkParts(X), y, groups
+    return QueryParts(X), y, groups
+
+
+def all_missing_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
+    """Return one made-up record of which nothing is known: what is public can be read off it."""
+    if isinstance(columns, int):
+        return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)
+    types = ["null" if schema is None else schema.field(name).type for name in columns]
+    missing = [arrow().nulls(1, kind) for kind in types]
+    return arrow().table(dict(zip(columns, missing, strict=True)))
 
 
 class LocalParts(ListedParts):
@@ -48,31 +97,29 @@ class LocalParts(ListedParts):
 
     def cache(self, task: Task) -> Partitions:
         """Keep rows in memory while it lasts, the others in a file that nobody else can open."""
-        kept = LocalParts([], self._columns)
-        kept.progress = self.progress
-        limit = KEPT_SHARE * free_memory()
-        for number, part in enumerate(self._parts):
-            blocks = KeptBlocks(limit)
-            for block in task(number, part()):
-                blocks.append(block)
-            limit -= blocks.n_bytes_in_memory
-            kept._parts.append(blocks.__iter__)
-        return kept
+        kept: list[Any] = []
+        with RowsOnDisk() as disk:
+            try:
+                for number, part in enumerate(self._parts):
+                    kept.append([disk.held(block) for block in task(number, part())].__iter__)
+            except OSError:  # it is full
+                return super().cache(task)
+        return LocalParts(kept, self.columns)._reporting_as(self)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
         """Write the rows to files by a hash of their IDs, which nobody else can open."""
-        n_bytes = sum(_n_bytes(batch) for part in self._parts for batch in part())
-        buckets = [_Bucket() for _ in range(1 + int(n_bytes / self._person_bytes()))]
+        batches = (batch for part in self._parts for batch in part())
+        n_bytes = sum(int(getattr(batch, "nbytes", 0)) for batch in batches)
+        largest = min(PERSON_BYTES, max(free_memory() / 32, 2**20))
+        buckets = [_Bucket() for _ in range(1 + int(n_bytes / largest))]
         for part in self._parts:
             for batch in part():
                 numbers = partition_of(ids_of(batch), len(buckets))
                 for number in np.unique(numbers):
-                    buckets[number].append(_taken(batch, np.flatnonzero(numbers == number)))
-        return LocalParts([bucket.batches for bucket in buckets], self._columns)._reporting_as(self)
-
-    @staticmethod
-    def _person_bytes() -> float:
-        return min(PERSON_BYTES, max(free_memory() / 32, 2**20))
+                    places = np.flatnonzero(numbers == number)
+                    some = batch.take(places) if hasattr(batch, "take") else batch[places]
+                    buckets[number].append(some)
+        return LocalParts([bucket.batches for bucket in buckets], self.columns)._reporting_as(self)
 
 
 class FileParts(LocalParts):
@@ -96,23 +143,27 @@ class FileParts(LocalParts):
                     f"The files of a table must have the same columns: '{other.path}' has others "
                     f"than '{first.path}'."
                 )
-        self._names: list[str] = list(first.schema.names)
-        super().__init__([self._reader(file) for file in self._files], self._names)
+        super().__init__([partial(_read, file) for file in self._files], list(first.schema.names))
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> LocalParts:
         """Open a file, the files of a folder, or those that a glob names."""
-        folder = Path(path)
-        return FolderParts(folder) if folder.is_dir() else cls(files_named(path))
+        text = os.fspath(path)
+        if Path(text).is_dir():
+            return FolderParts(Path(text))
+        found = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
+        files = [name for name in found if Path(name).is_file()] or found
+        if not files:
+            raise InvalidInputError(f"There is no file '{text}'.")
+        return cls(files)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types."""
+        names = list(types)
         read = [file.declared(types, text) for file in self._files]
         for file in read:
-            file.require_readable(list(types))
-        return LocalParts(
-            [self._reader(file, list(types)) for file in read], list(types)
-        )._reporting_as(self)
+            file.require_readable(names)
+        return LocalParts([partial(_read, file, names) for file in read], names)._reporting_as(self)
 
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known: JSON has names in its records."""
@@ -120,24 +171,19 @@ class FileParts(LocalParts):
             _refuse_guessed_types(file)
         return self
 
-    @staticmethod
-    def _reader(file: TableFile, names: list[str] | None = None) -> Callable[[], Iterable[Any]]:
-        def batches() -> Iterable[Any]:
-            if names is None:
-                _refuse_guessed_types(file)
-            return file.batches(names)
 
-        return batches
+def _read(file: TableFile, names: list[str] | None = None) -> Iterable[Any]:
+    if names is None:
+        _refuse_guessed_types(file)
+    return file.batches(names)
 
 
-def files_named(path: str | os.PathLike[str]) -> list[str]:
-    """List the files that a path or a glob names; none at all are an error."""
-    text = os.fspath(path)
-    found = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
-    files = [name for name in found if Path(name).is_file()] or found
-    if not files:
-        raise InvalidInputError(f"There is no file '{text}'.")
-    return files
+def _refuse_guessed_types(file: TableFile) -> None:
+    if file.format in ("csv", "jsonl"):
+        raise InvalidInputError(
+            f"The types of the columns of '{file.path}' would be guessed from its cells: give "
+            "bounds=TableBounds(...), which declares them."
+        )
 
 
 class FolderParts(LocalParts):
@@ -152,11 +198,12 @@ class FolderParts(LocalParts):
         if not files:
             raise InvalidInputError(f"There is no file in the folder '{folder}'.")
         self._files = FileParts(files)
-        self._cells = [_cells_of_folders(path.relative_to(folder)) for path in files]
+        named = [path.relative_to(folder).parts[:-1] for path in files]
+        self._cells = [dict(n.split("=", 1) for n in names if "=" in n) for names in named]
         if any(set(cells) != set(self._cells[0]) for cells in self._cells):
             raise InvalidInputError(f"The folders in '{folder}' are named after different columns.")
-        self._names = [*self._files._names, *self._cells[0]]
-        super().__init__(self._readers(self._files._parts, self._names), self._names)
+        names = [*self._files.columns, *self._cells[0]]
+        super().__init__(self._readers(self._files._parts, names), names)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types."""
@@ -170,27 +217,92 @@ class FolderParts(LocalParts):
         self._files.undeclared()
         return self
 
-    def _readers(
-        self, parts: Sequence[Callable[[], Iterable[Any]]], names: Sequence[str]
-    ) -> list[Callable[[], Iterable[Any]]]:
+    def _readers(self, parts: Sequence[Any], names: list[str]) -> list[Any]:
         pairs = zip(parts, self._cells, strict=True)
-        return [_WithCells(part, cells, names) for part, cells in pairs]
+        return [partial(_with_cells, part, cells, names) for part, cells in pairs]
 
 
-class _WithCells:
-    """The batches of a file, with the cells that the names of its folders hold."""
+def _with_cells(
+    part: Callable[[], Iterable[Any]], cells: Mapping[str, str], names: list[str]
+) -> Iterator[Any]:
+    """Yield the batches of a file, with the cells that the names of its folders hold."""
+    for batch in part():
+        for name, cell in cells.items():
+            batch = batch.append_column(name, arrow().array([cell] * len(batch), "string"))
+        yield batch.select(names)
 
-    def __init__(
-        self, part: Callable[[], Iterable[Any]], cells: Mapping[str, str], names: Sequence[str]
-    ) -> None:
-        self._part, self._cells, self._names = part, cells, list(names)
 
-    def __call__(self) -> Iterator[Any]:
-        for batch in self._part():
-            for name, cell in self._cells.items():
-                column = arrow().array([cell] * len(batch), "string")
-                batch = batch.append_column(name, column)
-            yield batch.select(self._names)
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path begins with a scheme."""
+    return bool(URL.match(os.fspath(path)))
+
+
+class UrlParts(LocalParts):
+    """Parquet or Feather files that a URL names, a part each: in a bucket, on HDFS, ``file://``.
+
+    url: Of a file, of a folder, or a glob in the last part of it: ``s3://clinic/visits/*.parquet``.
+    """
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        text = os.fspath(url)
+        text = text if "://" in text else text.replace(":/", "://", 1)
+        if text.startswith("file://") and not text.startswith("file:///"):
+            text = text.replace("file://", "file:///", 1)
+        fs, folder, last = arrow("fs"), *text.rpartition("/")[::2]
+        is_glob = bool(GLOB & set(last))
+        with _report_unreadable(text):
+            system, place = fs.FileSystem.from_uri(folder if is_glob else text)
+            files = [system.get_file_info(place)]
+            if files[0].type == fs.FileType.Directory:
+                inside = system.get_file_info(fs.FileSelector(place, recursive=not is_glob))
+                files = [
+                    each
+                    for each in inside
+                    if not each.base_name.startswith((".", "_"))
+                    and (not is_glob or fnmatchcase(each.base_name, last))
+                ]
+            paths = sorted(each.path for each in files if each.type == fs.FileType.File)
+            if not paths:
+                raise InvalidInputError(f"There is no file '{text}'.")
+            formats = {FORMATS.get(Path(path).suffix.lower()) for path in paths}
+            if None in formats or len(formats) > 1:
+                raise InvalidInputError(
+                    "Only Parquet files, or only Feather files, can be read by URL. Others are "
+                    f"among '{text}': copy them to this machine."
+                )
+            dataset = arrow("dataset").dataset(paths, filesystem=system, format=formats.pop())
+            self._url, self._fragments = text, list(dataset.get_fragments())
+        self.schema = dataset.schema
+        super().__init__(self._readers(None), list(self.schema.names))
+
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
+        """Read no more than these columns."""
+        self._require(types)
+        declared = LocalParts(self._readers(list(types)), list(types))
+        declared.schema = self.schema
+        return declared._reporting_as(self)
+
+    def _readers(self, names: list[str] | None) -> list[Any]:
+        return [partial(_read_fragment, self._url, each, names) for each in self._fragments]
+
+
+def _read_fragment(url: str, fragment: Any, names: list[str] | None) -> Iterator[Any]:
+    with _report_unreadable(url):
+        for batch in fragment.to_batches(columns=names, batch_size=BATCH_ROWS, batch_readahead=1):
+            yield arrow().Table.from_batches([batch])
+
+
+@contextmanager
+def _report_unreadable(url: str) -> Iterator[None]:
+    """Report failures of Arrow without what their messages may quote."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"The table '{url}' cannot be read: {type(error).__name__}."
+        ) from None
 
 
 class QueryParts(LocalParts):
@@ -211,7 +323,7 @@ class QueryParts(LocalParts):
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
         """Ask for no more than these columns."""
         self._require(types)
-        is_lazy = library_of(self._query) == "polars"
+        is_lazy = self.library == "polars"
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in types)
         fewer = self._query.select(list(types)) if is_lazy else self._query.project(quoted)
         return QueryParts(fewer)._reporting_as(self)
@@ -219,25 +331,22 @@ class QueryParts(LocalParts):
     @cached_property
     def schema(self) -> Any:
         """Types of the columns, which the query tells without its rows."""
-        with reported("Polars" if self.library == "polars" else "DuckDB"):
+        with report_failures("Polars" if self.library == "polars" else "DuckDB"):
             if self.library == "polars":
                 return _arrow_of(self._query.collect_schema().to_frame()).schema
             return self._query.limit(0).to_arrow_table().schema
 
     def _batches(self) -> Iterator[Any]:
         """Compute the rows; an error of the query may quote a cell, and is reported without."""
-        with reported("Polars" if self.library == "polars" else "DuckDB"):
-            yield from self._computed()
-
-    def _computed(self) -> Iterator[Any]:
         table = arrow().Table
-        if self.library == "polars":
+        with report_failures("Polars" if self.library == "polars" else "DuckDB"):
+            if self.library == "pyarrow":
+                for batch in self._query.to_arrow_reader(BATCH_ROWS):
+                    yield table.from_batches([batch])
+                return
             for frame in self._query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
-                batches = _arrow_of(frame).to_batches(BATCH_ROWS)
-                yield from (table.from_batches([batch]) for batch in batches)
-            return
-        for batch in self._query.to_arrow_reader(BATCH_ROWS):
-            yield table.from_batches([batch])
+                for batch in _arrow_of(frame).to_batches(BATCH_ROWS):
+                    yield table.from_batches([batch])
 
 
 def _arrow_of(frame: Any) -> Any:
@@ -245,51 +354,12 @@ def _arrow_of(frame: Any) -> Any:
     return arrow().table({name: as_column(frame[name]) for name in frame.columns})
 
 
-# Rows that are written aside ------------------------------------------------------------------
-
-
-class KeptBlocks:
-    """Blocks of rows in memory and, where they are many, in a file without a name.
-
-    max_bytes: Bytes that may stay in memory.
-    """
-
-    def __init__(self, max_bytes: float) -> None:
-        self._most, self.n_bytes_in_memory = max_bytes, 0
-        self._blocks: list[KeptBlock] = []
-        self._written: list[tuple[int, int, int, Any]] = []  # rows, width, size, longest
-        self._file: BinaryIO | None = None
-
-    def append(self, block: KeptBlock) -> None:
-        """Keep one block more."""
-        n_bytes = block.rows.nbytes + block.codes.nbytes
-        if self._file is None and self.n_bytes_in_memory + n_bytes <= self._most:
-            self._blocks.append(block)
-            self.n_bytes_in_memory += n_bytes
-            return
-        self._file = self._file or _nameless_file(self)
-        self._file.write(np.ascontiguousarray(block.rows).data)
-        self._file.write(np.ascontiguousarray(block.codes).data)
-        self._written.append((*block.rows.shape, block.size, block.longest))
-
-    def __iter__(self) -> Iterator[KeptBlock]:
-        yield from self._blocks
-        if self._file is None:
-            return
-        self._file.seek(0)
-        for n_rows, width, size, longest in self._written:
-            rows = np.empty((n_rows, width), dtype=np.float32)
-            codes = np.empty(n_rows, dtype=np.int32)
-            for into in (rows, codes):
-                _read_into(self._file, into)
-            yield KeptBlock(rows, codes, size, longest)
-
-
 class _Bucket:
     """Batches of a table in a file without a name; those that are not of Arrow in memory."""
 
     def __init__(self) -> None:
-        self._file = _nameless_file(self)
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its owner
+        weakref.finalize(self, self._file.close)
         self._writer: Any = None
         self._frames: list[Any] = []
 
@@ -309,40 +379,3 @@ class _Bucket:
         self._file.seek(0)
         for batch in arrow("ipc").open_stream(self._file):
             yield arrow().Table.from_batches([batch])
-
-
-def _nameless_file(owner: object) -> BinaryIO:
-    """Open a file that has no name, so that nobody else can read it and it ends with its owner."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its owner
-    weakref.finalize(owner, file.close)
-    return file
-
-
-def _read_into(file: BinaryIO, array: Any) -> None:
-    view = memoryview(array).cast("B")
-    while len(view):
-        n_read = file.readinto(view)  # type: ignore[attr-defined]
-        if not n_read:
-            raise InvalidInputError("Rows kept in a temporary file cannot be read back.")
-        view = view[n_read:]
-
-
-def _n_bytes(batch: Any) -> int:
-    return int(batch.nbytes) if hasattr(batch, "nbytes") else 0
-
-
-def _taken(batch: Any, places: Any) -> Any:
-    return batch.take(places) if hasattr(batch, "take") else batch[places]  # of polars
-
-
-def _cells_of_folders(path: Path) -> dict[str, str]:
-    named = [folder.partition("=") for folder in path.parts[:-1] if "=" in folder]
-    return {name: cell for name, _, cell in named}
-
-
-def _refuse_guessed_types(file: TableFile) -> None:
-    if file.format in ("csv", "jsonl"):
-        raise InvalidInputError(
-            f"The types of the columns of '{file.path}' would be guessed from its cells: give "
-            "bounds=TableBounds(...), which declares them."
-        )

@@ -1,7 +1,7 @@
 """Columns of a table as cells, values drawn inside cells, and constraints between columns.
 
 A category is a cell, and so is each whole number of a short range. Other numbers are cut at public
-edges, or at privately released ones (`sums.counts`). Where a column may be missing, that
+edges, or at privately released ones (`sums.statistics`). Where a column may be missing, that
 is one more cell. Maps and repairs read one record at a time.
 """
 
@@ -19,7 +19,7 @@ from scipy.interpolate import PchipInterpolator
 
 from sfumato.core.arrays import Array as AnyArray, to_numpy
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.counts import EDGES
+from sfumato.sums.statistics import EDGES
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
 

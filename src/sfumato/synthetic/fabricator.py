@@ -28,9 +28,9 @@ from sfumato.core.constraints import (
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.base import NO_LABELS, Array, PrivateEstimator
 from sfumato.models.gaussians import CentredGaussians, ClassGaussianSums, stored_gaussians
-from sfumato.sums.counts import EDGES
 from sfumato.sums.grid import MAX_ROWS
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
+from sfumato.sums.statistics import EDGES
 from sfumato.synthetic.cells import (
     MAX_FINE_VALUES,
     MAX_VALUES,

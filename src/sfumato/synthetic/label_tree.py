@@ -42,9 +42,8 @@ from sfumato.models.budget import Budget
 from sfumato.models.smoothing import density_threshold, smooth
 from sfumato.privacy.composition import gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget
-from sfumato.sums.counts import CountTables, PlaceCounts, PlaceTree, cuts_by_counts
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import Statistic
+from sfumato.sums.statistics import CountTables, PlaceCounts, PlaceTree, Statistic, cuts_by_counts
 from sfumato.synthetic.cells import (
     MAX_FINE_VALUES,
     MAX_VALUES,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.identities import id_cells, person_codes, person_digests
+from sfumato.sums.persons import id_cells, person_codes, person_digests
 from sfumato.tables.cells import columns_of, library_of
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import Column, TableBounds

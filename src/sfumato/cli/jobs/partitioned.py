@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.partitions import Partitions
-from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
-from sfumato.sums.urls import UrlParts, is_url
+from sfumato.sums.table_parts import GLOB, FileParts, LocalParts, UrlParts, is_url
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 

@@ -115,7 +115,8 @@ def fit_table(
         )
     estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
     require_task(estimator, labels, probabilities=probabilities)
-    if isinstance(estimator, PrivateGaussianClassifier) and isinstance(source, TableFile):
+    in_batches = isinstance(source, TableFile) and promise.unit != Unit.PERSON
+    if isinstance(estimator, PrivateGaussianClassifier) and in_batches:
         _fit_in_batches(estimator, source, options or {}, progress)
     else:
         fit_rows(estimator, source, progress)

@@ -16,7 +16,6 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError, Unsupporte
 from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import BatchRecords
-from sfumato.sums.maps import Encoded
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
@@ -45,14 +44,11 @@ def fit_in_batches(model: Model, read: Batches, *, n_rows: int, n_features: int)
         raise MissingBoundsError(
             "Rows that are read in batches need their labels listed: Bounds(..., labels=[...])."
         )
-    is_plain = isinstance(model.bounds, Bounds)
     records = BatchRecords(
         lambda: _with_codes(read, model.row_bounds),
         width=n_features,
         relation=model.relation,
         n_rows=n_rows,
-        person=model._reader.person,
-        content=Encoded(model._reader.encoder, n_features) if is_plain else None,
     )
     return model.fit(records)
 
