@@ -113,7 +113,7 @@ def test_a_damaged_long_file_costs_nothing(
     [
         ("file:///nowhere/*.parquet", "There is no file"),
         ("nothing://clinic/visits.parquet", "cannot be read"),
-        ("{folder}/visits", "Parquet and Feather"),
+        ("{folder}/visits", "Only Parquet files"),
     ],
 )
 def test_urls_that_name_no_table(url: str, words: str, folder: Path) -> None:

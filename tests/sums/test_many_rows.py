@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ class _Repeated(Partitions):
 
     def map(self, task: Task) -> Iterator[Any]:
         answer = task(0, [self._table])
-        inner: Any = getattr(task, "second", task)
+        inner: Any = task.args[1] if isinstance(task, partial) else task
         _, total = open_sum(answer, inner.statistic, task=inner.name, n_parts=1)
         for _ in range(self.times):
             total.merge(SecretSum(inner.statistic.shape).merge(total))  # type: ignore[arg-type]
