@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
+from inspect import isabstract
 from typing import Any, ClassVar
 
 import array_api_strict
