@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sfumato.service.bodies import ColumnFacts
-from sfumato.service.settings import Settings
-from sfumato.service.sources import hold_same_rows
-from sfumato.tables.schema import Column, Target
-from tests.interfaces.service.house import TABLE, House, write_table
 from tests.ledger.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
+from tests.service.house import TABLE, House, write_table
 
 FACTS: dict[str, dict[str, Any]] = {
     "age": {"type": "int64", "lower": 0, "upper": 120},
@@ -50,13 +45,6 @@ def opened(house: House, path: str, facts: dict[str, dict[str, Any]], **asked: A
         "olga", "POST", "/datasets/patients/open", {"one_row_per_person": "person" not in asked}
     )
     house.call("olga", "PUT", "/datasets/patients/quotas/ada", {"epsilon": 20.0})
-
-
-def test_a_column_says_what_a_file_of_bounds_says() -> None:
-    known = {one.name for kind in (Column, Target) for one in fields(kind)} - {"name", "note"}
-    assert set(ColumnFacts.model_fields) == known | {"person_rows", "per_person"}
-    schema = ColumnFacts.model_json_schema()["properties"]
-    assert all("description" in schema[name] for name in schema)
 
 
 def test_a_folder_is_one_table_and_is_deleted_as_one(house: House, tmp_path: Path) -> None:
@@ -165,24 +153,6 @@ def test_the_same_rows_have_one_budget(house: House) -> None:
     told = house.call("olga", "POST", "/datasets", body | {"epsilon": 5.0}, status=422)
     assert "share its budget" in told["message"]
     house.call("olga", "POST", "/datasets", body | {"budget": "patients"}, status=201)
-
-
-def test_sources_with_rows_in_common(tmp_path: Path) -> None:
-    """A folder and a file in it, a file and its table, a table with and without its schema."""
-    settings = Settings(data=tmp_path / "data", state=tmp_path / "state")
-    for first, second, shared in (
-        ("clinic", "clinic/2020.csv", True),
-        ("clinic/2020.csv", "clinic", True),
-        ("clinic", "clinical/2020.csv", False),
-        ("a.db", "a.db:visits", True),
-        ("a.db:visits", "a.db:people", False),
-        ("clinic", "clinic/a.db:visits", True),
-        ("database:one/visits", "database:one/public.visits", True),
-        ("database:one/other.visits", "database:one/public.visits", False),
-        ("database:one/visits", "database:two/visits", False),
-        ("database:one/visits", "visits", False),
-    ):
-        assert hold_same_rows(settings, first, second) is shared, (first, second)
 
 
 def test_a_folder_and_a_file_in_it_have_one_budget(house: House) -> None:

@@ -19,7 +19,7 @@ from sfumato import (
 )
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, SfumatoError
 from sfumato.service.client import Client, JobError, RemoteDataset
-from tests.interfaces.service.house import House
+from tests.service.house import House
 
 
 class InProcess(httpx.BaseTransport):
@@ -68,16 +68,6 @@ def test_a_fit_comes_back_fitted(ada: Client) -> None:
     dummy = patients.dummy_rows(50)
     assert len(model.predict(dummy)) == 50
     assert patients.releases()[0]["purpose"] == "triage"
-
-
-def test_what_runs_on_dummy_rows_runs_there(ada: Client) -> None:
-    from sfumato import TableBounds
-
-    patients = ada.dataset("patients")
-    record = patients.about()["bounds"]
-    bounds = TableBounds.from_record(record)
-    estimator = PrivateGaussianClassifier(epsilon=1.0, delta=1e-5, bounds=bounds)
-    assert estimator.fit(patients.dummy_rows(300)).classes_.tolist() == ["no", "yes"]
 
 
 def test_tables_and_functions(ada: Client) -> None:
@@ -136,23 +126,6 @@ def test_a_search_is_sent_as_what_is_tried(ada: Client, monkeypatch: pytest.Monk
 def test_a_service_that_is_not_there() -> None:
     with pytest.raises(SfumatoError, match="did not answer"):
         Client("http://127.0.0.1:9", "sfm_x_y").me()
-
-
-def test_waiting_and_cancelling(ada: Client, house: House) -> None:
-    job = ada.dataset("patients").fit(
-        PrivateGaussianClassifier(epsilon=3.5, delta=1e-5), purpose="a large one", wait=False
-    )
-    with pytest.raises(JobError, match="still waiting"):
-        job.wait(timeout=0)
-    job.cancel()
-    with pytest.raises(JobError, match="cancelled"):
-        job.wait()
-
-
-def test_the_same_key_sent_again_is_one_job(ada: Client) -> None:
-    asked: dict[str, Any] = {"epsilon": 0.2, "purpose": "twice", "kind": "moments"}
-    patients = ada.dataset("patients")
-    assert patients.submit(asked, key="k").id == patients.submit(asked, key="k").id
 
 
 def test_the_command_line_asks_a_service(

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from sfumato.report.certificate import verified
-from tests.interfaces.service.house import API, TABLE, write_table
+from tests.service.house import API, TABLE, write_table
 
 pytestmark = pytest.mark.servers
 WEB, WORKERS, GROUP = 54321, 54322, 54300

@@ -11,10 +11,8 @@ import pytest
 
 from sfumato.service.access import csrf_token, make_token
 from sfumato.service.studio import login, pages
-from sfumato.service.studio.forms import column_facts, columns_to_confirm
 from sfumato.service.studio.sessions import COOKIE
-from sfumato.tables.schema import Column
-from tests.interfaces.service.house import TABLE, House
+from tests.service.house import TABLE, House
 
 ROUTES = [*login.router.routes, *pages.router.routes]
 PAGES = [(sorted(route.methods)[0], route.path) for route in ROUTES]
@@ -218,39 +216,11 @@ def test_wrong_tokens_are_slowed_down_and_right_ones_are_not(house: House) -> No
     assert house.request("POST", "/sign-in", data=right).status_code == 303
 
 
-def test_assets_are_listed_ones_only(house: House) -> None:
-    for name in ("htmx.min.js", "studio.css", "studio.js", "htmx-LICENSE.txt"):
-        assert house.request("GET", f"/assets/{name}").status_code == 200
-    for name in ("..%2Fpages.py", "pages.py", "%2e%2e%2fpages.py"):
-        assert house.request("GET", f"/assets/{name}").status_code == 404
-
-
 def test_cookies_are_for_https_where_pages_are(tmp_path: Any) -> None:
     house = House(tmp_path, secure_cookies=True)
     answer = house.request("POST", "/sign-in", data={"token": house.tokens["ada"]})
     assert "Secure" in answer.headers["set-cookie"]
     house.close()
-
-
-def test_true_or_false_is_confirmed_as_it_is_proposed() -> None:
-    """The page of a proposal, sent back unchanged, is taken for every type."""
-    columns: dict[str, dict[str, Any]] = {
-        "smoker": {"type": "bool", "lower": 0, "upper": 1},
-        "age": {"type": "int64", "lower": 0, "upper": 100},
-        "bmi": {"type": "double", "lower": 0.5, "upper": 50.0, "missing": True},
-        "ward": {"type": "string", "categories": ["a", "b"]},
-        "grade": {"type": "int64", "categories": [1, 2], "ordered": True},
-        "seen": {"type": "date32[day]", "parts": ["month"]},
-    }
-    dataset = {"bounds": {"columns": columns}, "confirmed": [], "notes": {}}
-    for one in columns_to_confirm(dataset):
-        form = {key: str(one[key]) for key in ("type", "lower", "upper", "parts", "format")}
-        form |= {key: "1" for key in ("log", "missing", "ordered") if one[key]}
-        if one["listed"] is not None:
-            form["values"] = "\n".join(str(value) for value in one["listed"])
-        stated = Column.from_record(one["name"], column_facts(dataset, one["name"], form))
-        proposed = Column.from_record(one["name"], columns[one["name"]])
-        assert stated.features == proposed.features
 
 
 def test_a_private_search_through_the_page(tmp_path: Any) -> None:
@@ -278,11 +248,3 @@ def test_a_private_search_through_the_page(tmp_path: Any) -> None:
     held = house.call("ada", "GET", "/datasets/patients")["holdings"][0]
     assert 0.8 * share(0.5) <= 100 * held["share"] <= share(0.5) + 0.1
     house.close()
-
-
-def test_a_search_in_a_budget_that_cannot_hold_it_is_refused_at_once(house: House) -> None:
-    ada = Browser(house, "ada")
-    assert "renyi" in ada.get("/datasets/patients/cost?epsilon=0.5&kind=search")
-    asked = {"kind": "search", "estimator": "PrivateLinearClassifier", "grid": {"n_steps": [2]}}
-    assert "renyi" in str(house.submit(epsilon=0.5, status=409, **asked))
-    house.call("ada", "GET", "/datasets/patients/plan?epsilon=1&kind=nothing", status=422)

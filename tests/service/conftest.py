@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interfaces.service.house import House
+from tests.service.house import House
 
 
 @pytest.fixture(scope="module")

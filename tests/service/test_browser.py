@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.interfaces.service.house import TABLE, write_table
+from tests.service.house import TABLE, write_table
 
 pytestmark = pytest.mark.browser
 SECONDS = 900

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.models.search import PrivateSearchCV
 from sfumato.service import tasks, workers
-from tests.interfaces.service.house import TABLE, House, write_table
+from tests.service.house import TABLE, House, write_table
 
 TASKS: list[dict[str, Any]] = [
     {"estimator": "PrivateGaussianClassifier"},
@@ -134,7 +133,7 @@ def test_answers_do_not_depend_on_the_number_of_rows(
     """Where one row is added or removed, even the last one: a table may be a line of names."""
     monkeypatch.setattr(f"{__name__}.TASKS", SECRET_NUMBER)
     # K is drawn after the noise, which is not drawn again from a tape.
-    monkeypatch.setattr("sfumato.mechanisms.exponential.RunLaw.number", lambda _: 1)
+    monkeypatch.setattr("sfumato.mechanisms.selection.RunLaw.number", lambda _: 1)
     lines = neighbours(tmp_path)[0].splitlines()
     promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
     tapes: list[Tape] = []
@@ -173,20 +172,22 @@ def test_how_many_runs_of_a_search_counted_is_not_seen(
     search = {**SECRET_NUMBER[0], "grid": {"n_steps": [2]}}
     monkeypatch.setattr(f"{__name__}.TASKS", [search])
     fits: list[int] = []
-    real = PrivateSearchCV._run
+    real = PrivateSearchCV._search
 
-    def counted(self: Any, *rest: Any) -> Any:
-        fits[-1] += 1
-        run = real(self, *rest)
-        return replace(run, score=-float(fits[-1]))  # the first run wins, whatever K is
+    def counted(self: Any, event: Any, n_settings: int, run: Any, folder: Any) -> Any:
+        def scored(choice: int) -> Any:
+            fits[-1] += 1
+            return (-float(fits[-1]), *run(choice)[1:])  # the first run wins, whatever K is
 
-    monkeypatch.setattr(PrivateSearchCV, "_run", counted)
+        return real(self, event, n_settings, scored, folder)
+
+    monkeypatch.setattr(PrivateSearchCV, "_search", counted)
     rows = neighbours(tmp_path)[0]
     promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
     seen = []
     for number in (1, 9):
         monkeypatch.setattr(
-            "sfumato.mechanisms.exponential.RunLaw.number", lambda _, number=number: number
+            "sfumato.mechanisms.selection.RunLaw.number", lambda _, number=number: number
         )
         fits.append(0)  # of the rehearsal and of the release together
         seen.append(everything(tmp_path / str(number), rows, [], caplog, **promise))

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.interfaces.service.house import House
+from tests.service.house import House
 
 pytestmark = pytest.mark.servers
 EXAMPLES = 30

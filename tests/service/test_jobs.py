@@ -18,8 +18,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.certificate import verified
 from sfumato.service import tasks, workers
 from sfumato.service.settings import Settings
-from sfumato.service.tasks import checked_task
-from tests.interfaces.service.house import TABLE, House
+from tests.service.house import TABLE, House
 
 
 def charges(house: House, name: str = "patients") -> int:
@@ -72,15 +71,6 @@ def test_other_kinds(house: House, asked: dict[str, object]) -> None:
         assert len(rows.strip().splitlines()) == 51
 
 
-def test_the_same_key_is_the_same_job(house: House) -> None:
-    before = charges(house)
-    first, second = (house.submit(key="once")["id"] for _ in range(2))
-    assert first == second
-    assert house.submit("bob", key="once")["id"] != first
-    house.work()
-    assert charges(house) == before + 2
-
-
 def test_what_needs_approval_waits_and_is_declined_for_free(house: House) -> None:
     before = charges(house)
     job = house.submit(epsilon=3.5)
@@ -96,15 +86,6 @@ def test_what_needs_approval_waits_and_is_declined_for_free(house: House) -> Non
     house.call("olga", "POST", f"/jobs/{job['id']}/approve", {})
     house.work()
     assert house.call("ada", "GET", f"/jobs/{job['id']}")["state"] == "released"
-
-
-def test_others_do_not_see_a_job(house: House) -> None:
-    job = house.submit(epsilon=3.5)
-    house.call("bob", "GET", f"/jobs/{job['id']}", status=404)
-    house.call("bob", "POST", f"/jobs/{job['id']}/cancel", status=404)
-    assert job["id"] in {one["id"] for one in house.call("uwe", "GET", "/jobs")}
-    house.call("ada", "POST", f"/jobs/{job['id']}/cancel")
-    assert house.call("ada", "GET", f"/jobs/{job['id']}")["state"] == "cancelled"
 
 
 def test_what_is_wrong_is_told_before_a_row_is_read(
@@ -152,20 +133,6 @@ def test_a_malicious_request_is_refused(house: House, asked: dict[str, object]) 
             house.submit(**asked)
         return
     house.submit(status=422, **asked)
-
-
-def test_differencing_by_small_requests_is_charged(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open(epsilon=1.0)
-    states = [house.done(epsilon=0.4)["state"] for _ in range(3)]
-    assert states == ["released"] * 3
-    refused = house.submit(epsilon=0.4, status=409)
-    assert "quota" in refused["message"]
-    total, ada, bob = house.call("olga", "GET", "/datasets/patients")["holdings"]
-    assert 0.6 < ada["spent"] <= 0.8
-    assert total["spent"] == pytest.approx(ada["spent"])
-    assert bob["spent"] == 0
-    house.close()
 
 
 def test_a_budget_that_is_spent_in_the_meantime_refuses_in_the_worker(tmp_path: Path) -> None:
@@ -353,8 +320,3 @@ def test_nothing_outside_of_the_data_folder_is_a_table(tmp_path: Path, path: str
     (data / "link.csv").symlink_to(tmp_path / "outside.csv")
     with pytest.raises(InvalidInputError, match="data folder"):
         Settings(tmp_path / "state", data).table(path)
-
-
-def test_a_task_is_what_was_asked_and_no_more() -> None:
-    task = checked_task({"estimator": "PrivateLinearClassifier", "evil": 1})
-    assert set(task) == {"kind", "estimator", "parameters", "grid", "columns", "rows"}

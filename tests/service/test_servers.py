@@ -15,8 +15,8 @@ from sfumato.exceptions import BudgetExceededError
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service.access import Person
 from sfumato.service.office import ServiceApi
-from tests.interfaces.service.house import House
 from tests.ledger.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
+from tests.service.house import House
 
 pytestmark = pytest.mark.servers
 ANALYSTS = 20

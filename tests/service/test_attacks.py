@@ -20,8 +20,8 @@ from sfumato.exceptions import BudgetExceededError
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service.access import Person
 from sfumato.service.office import ServiceApi
-from tests.interfaces.service.house import API, House
-from tests.interfaces.service.test_service_studio import Browser
+from tests.service.house import API, House
+from tests.service.test_studio import Browser
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ['<img src=x onerror="alert(1)">', "BP sys/dia", "a\"b'c", "läng e%20&?#", "ill?"]
