@@ -348,7 +348,7 @@ class HuberHingeLoss(ScoreLoss):
     def curvature(self, scores: Array, y: Array) -> Array:
         """``1/2h`` inside the band."""
         place = (1 + self.band - y * scores) / (2 * self.band)
-        return ((place > 0) & (place < 1)) * self.smoothness
+        return np.asarray(((place > 0) & (place < 1)) * self.smoothness, dtype=np.float64)
 
 
 class ScoreHuberLoss(ScoreLoss):
@@ -380,7 +380,7 @@ class InsensitiveLoss(ScoreLoss):
     def curvature(self, scores: Array, y: Array) -> Array:
         """``1/2h`` while the slope moves."""
         place = (np.abs(scores - y) - self.insensitive + self.band) / (2 * self.band)
-        return ((place > 0) & (place < 1)) * self.smoothness
+        return np.asarray(((place > 0) & (place < 1)) * self.smoothness, dtype=np.float64)
 
 
 # Losses of several scores per row: `value_and_slope` returns loss and gradient of each row ------
