@@ -217,7 +217,7 @@ def test_files_of_different_columns_are_refused(table: pd.DataFrame, tmp_path: P
 def test_many_remote_passes_are_warned_of(table: pd.DataFrame) -> None:
     parts = ThreadParts(in_parts(table, 2))
     model = PrivateLinearClassifier(bounds=table_bounds("bought"), n_steps=49, delta=1e-5)
-    with pytest.warns(UserWarning, match="asks the engine 49 times"):
+    with pytest.warns(UserWarning, match="asks the engine 50 times"):
         model.fit(parts)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

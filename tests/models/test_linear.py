@@ -17,7 +17,7 @@ from sfumato.mechanisms import entropy, sampling
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.models import linear
-from sfumato.models.linear import ALGORITHMS, TargetMoments, descend, whitening_projection
+from sfumato.models.linear import ALGORITHMS, Descent, TargetMoments, whitening_projection
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation, Status
 from sfumato.sums.gradients import GradientSum, on_weight_grid
@@ -116,13 +116,15 @@ def test_weights_that_ran_away_give_finite_gradients(wild, data):
 
 def test_descent_literally(rng):
     target = rng.normal(size=(2, 3))
-    found = descend(lambda w: 10 * (w - target), (2, 3), 10.0, 7, 0.3, 0.5)
+    descent = Descent((2, 3), 10.0, 7, 0.3, 0.5)
+    for _ in range(7):
+        descent.follow(10 * (descent.weights - target))
     w, v, kept = np.zeros((2, 3)), np.zeros((2, 3)), []
     for step in range(7):
         v = 0.5 * v - 0.3 * (w - target)
         w = w + v
         kept += [w] if step >= 3 else []
-    np.testing.assert_allclose(found, np.mean(kept, axis=0), atol=1e-6)
+    np.testing.assert_allclose(descent.average, np.mean(kept, axis=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("relation", list(Relation))

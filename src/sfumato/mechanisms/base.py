@@ -27,7 +27,7 @@ from sfumato.exceptions import InvalidInputError, InvalidTypeError, LedgerError
 from sfumato.ledger.receipt import Chargeable, Receipt, prepay
 from sfumato.mechanisms.entropy import is_seeded
 from sfumato.mechanisms.sampling import Law, require_scale, rounded_noise
-from sfumato.privacy.events import Event, RepeatedEvent
+from sfumato.privacy.events import Event
 from sfumato.privacy.guarantee import Relation, Status, Unit
 
 MIN_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
@@ -117,22 +117,6 @@ class Mechanism(ABC):
         if size and not isinstance(ledger, Receipt):
             check_memory(size)
         prepay(ledger, self.event(), unit=self.unit, relation=self.relation)
-
-
-@dataclass(frozen=True)
-class Repeated(Mechanism):
-    """A mechanism used `count` times, as it is paid for: one event that says so."""
-
-    mechanism: Mechanism
-    count: int
-
-    def event(self) -> Event:
-        """Describe all the releases without data."""
-        return RepeatedEvent(self.mechanism.event(), self.count)
-
-    def variance(self) -> float:
-        """Variance of the noise on one coordinate of one release."""
-        return self.mechanism.variance()
 
 
 def noise_status() -> Status:

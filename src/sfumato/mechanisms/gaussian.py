@@ -104,7 +104,7 @@ class GaussianMechanism(AdditiveMechanism):
         return cls.from_mu(sensitivity=sensitivity, mu=mu)
 
     @classmethod
-    def from_mu(cls, *, sensitivity: float, mu: float) -> Self:
+    def from_mu(cls, sensitivity: float, mu: float) -> Self:
         """Return the mechanism that is mu-GDP.
 
         Parameters

@@ -51,7 +51,7 @@ from sfumato.models.base import (
     target_range,
 )
 from sfumato.models.budget import Budget, Release
-from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, descend, step_size, whitened_rows
+from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, Descent, step_size, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import GradientSum, ResidualSum
@@ -422,7 +422,6 @@ class AdditiveModel(PrivateEstimator):
         if has_target:
             octiles = budget.quantiles(PlaceCounts((0,)), SCORE_LEVELS, shares[2])
         look = budget.gaussian(last, shares[3])
-        self._warn_of_passes(cells, int(self.n_steps), "A smaller 'n_steps' asks it less often.")
         budget.charge()  # everything charged, then drawn
 
         sizes = None if counts is None else np.maximum(budget.draw(counts), 1.0)  # [A3] sizes
@@ -472,16 +471,15 @@ class AdditiveModel(PrivateEstimator):
         encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
         learned = encoded.mapped(BesideTarget(white, has_target)).cache()
 
-        def noisy_gradient(weights: Array) -> Array:  # [A4] a noisy gradient
-            statistic = self._gradient(weights, self.counts_, cells.person)
-            return np.asarray(budget.draw(gradient, learned, statistic))
-
         noise, clip = budget.noise(gradient) / n_rows, first.max_gradient_norm
         curvature = 1.0 if has_target else first.loss.max_curvature
         n_steps, largest = int(self.n_steps), min(MAX_STEP / clip, 1 / (curvature * steepest))
         step = step_size(noise, n_steps, self.score_noise, largest)
-        shape = n_scores, white.width
-        weights = descend(noisy_gradient, shape, n_rows, n_steps, step)  # [A5] no row
+        descent = Descent((n_scores, white.width), n_rows, n_steps, step)
+        for _ in range(n_steps):
+            statistic = self._gradient(descent.weights, self.counts_, cells.person)
+            descent.follow(budget.draw(gradient, learned, statistic))  # [A4] a noisy gradient
+        weights = descent.average  # [A5] no row
 
         # Weights of whitened rows as weights of hats and products. Where the loss is flat, noise of
         # a step moves all later weights; a convex loss only damps it.

@@ -73,7 +73,6 @@ Array = NDArray[np.float64]
 
 SCORED_ROWS = 4096  # rows that are scored together
 NO_LABELS = np.zeros(1, dtype=int)  # `classes_` of records without labels: one class
-MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
 
 
 # Records ----------------------------------------------------------------------------------------
@@ -123,7 +122,8 @@ class Reader:
             return X, y, groups
         left_out = [name for name in (y, groups) if isinstance(name, str)]
         if self.has_own(X):
-            if (self.classes is not None or self.target is not None) and not _is_column(y):
+            is_column = y is not None and not isinstance(y, str)
+            if (self.classes is not None or self.target is not None) and not is_column:
                 y = self.bounds.target_of(X, y)  # type: ignore[union-attr]
             if groups is None and self.person is not None:
                 groups = self.bounds.person  # type: ignore[union-attr]
@@ -167,10 +167,6 @@ class Reader:
         if isinstance(self.bounds, Bounds):
             return self.bounds.n_features
         return len(self.bounds.features) if self.as_cells else self.encoder.width
-
-
-def _is_column(y: Any) -> bool:
-    return y is not None and not isinstance(y, str)
 
 
 # Estimators -------------------------------------------------------------------------------------
@@ -423,10 +419,10 @@ class PrivateEstimator(BaseEstimator):
                 "Rows of a person must lie side by side to be bounded together: "
                 "ArrayRecords.of_persons(..., group_by_person=True)."
             )
-        if not self.reads_cells:
-            self.array_bounds.box(self.n_features_in_)  # refused before anything is charged
         if self.in_unit_ball and not self.reads_cells and target is None:
             records = records.mapped(IntoUnitBall(reader.row_bounds, records.width))
+        elif not self.reads_cells:
+            self.array_bounds.box(self.n_features_in_)  # refused before anything is charged
         number = records.public_persons if is_person else records.public_rows
         if number is not None and self.delta > 1 / number:  # of a public number only
             one = "person" if is_person else "row"
@@ -540,14 +536,6 @@ class PrivateEstimator(BaseEstimator):
             raise InvalidInputError(
                 "The records were made for other persons or another unit than unit "
                 f"{str(self.unit)!r} of {type(self).__name__}."
-            )
-
-    def _warn_of_passes(self, records: Records, n_passes: int, instead: str) -> None:
-        """Warn before the charge that an engine will be asked many times."""
-        if isinstance(records, PartitionedRecords) and records.is_remote and n_passes > MANY_PASSES:
-            warnings.warn(
-                f"This fit asks the engine {n_passes} times for a sum over all parts. {instead}",
-                stacklevel=4,
             )
 
     # Rows ---------------------------------------------------------------------------------------

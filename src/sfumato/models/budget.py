@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.ledger.receipt import Receipt, prepay
-from sfumato.mechanisms.base import Repeated, noise_status
+from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.exponential import ExponentialMechanism, QuantileMechanism
 from sfumato.mechanisms.gaussian import (
     SLACK,
@@ -21,10 +22,13 @@ from sfumato.mechanisms.gaussian import (
 )
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
+from sfumato.privacy.events import RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import PlaceCounts, PlaceTree, Statistic, cuts_by_counts
+
+MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Law:
     is_gaussian: bool = False
 
 
-GAUSSIAN = Law(lambda s, mu: GaussianMechanism.from_mu(sensitivity=s, mu=mu), is_gaussian=True)
+GAUSSIAN = Law(GaussianMechanism.from_mu, is_gaussian=True)
 PROCESS = Law(lambda s, mu: GaussianProcessMechanism(s * (1 + SLACK), 1 / mu), is_gaussian=True)
 LAPLACE = Law(LaplaceMechanism, 1)
 CHOICE = Law(ExponentialMechanism, per_mu=2.0)
@@ -67,7 +71,8 @@ class Release:
     @property
     def event(self) -> Any:
         """What is paid."""
-        return (Repeated(self.mechanism, self.count) if self.count > 1 else self.mechanism).event()
+        event = self.mechanism.event()
+        return event if self.count == 1 else RepeatedEvent(event, self.count)
 
 
 @dataclass
@@ -127,17 +132,25 @@ class Budget:
 
     def charge(self) -> None:
         """Calibrate every declared release, price them jointly and charge the ledger."""
-        self.pay(*self.calibrate())
+        events = self.calibrate()
+        n_passes = sum(r.count for r in self.releases)
+        if getattr(self.records, "is_remote", False) and n_passes > MANY_PASSES:
+            warnings.warn(
+                f"This fit asks the engine {n_passes} times for a sum over all parts. Fewer "
+                "'n_steps' ask it less often; models of moments ask it 1 to 4 times.",
+                stacklevel=4,
+            )
+        self.pay(*events)
 
     def calibrate(self) -> tuple[Any, ...]:
         """Choose the mechanism of every declared release; return what is to be paid."""
         relation = self.records.relation
         sums = [r for r in self.releases if r.law.is_gaussian]
         others = [r for r in self.releases if not r.law.is_gaussian]
-        whole = self.epsilon
+        shares, shares_of_sums, whole = _shares(others), _shares(sums), self.epsilon
         if sums and math.isfinite(self.epsilon):
             whole = mu_from_budget(self.epsilon, self.delta)
-        for r, share in _shares(others):
+        for r, share in shares:
             n_steps = r.count * r.steps
             if sums:  # [B1] the concentration of this share of mu²
                 each = r.law.per_mu * (whole * math.sqrt(share)) / math.sqrt(n_steps)
@@ -151,7 +164,7 @@ class Budget:
                 delta=self.delta,
                 relation=relation,
             )
-        for r, share in _shares(sums):  # [B4] squares of mu add up, however they are divided
+        for r, share in shares_of_sums:  # [B4] squares of mu add up, however they are divided
             each = whole * math.sqrt(share / r.count)
             r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic), each)
         for r in self.releases:  # what cannot be drawn is refused before the charge

@@ -1,7 +1,7 @@
 """Linear models of rows in the unit ball.
 
 whitening_projection, whitened_rows   rows of equal spread, by a released second moment
-step_size, descend                    the noisy descent that linear and additive models share
+step_size, Descent                    the noisy descent that linear and additive models share
 PrivateLinearClassifier               by noisy gradients
 PrivateLinearRegressor                by noisy gradients, or from one noisy moment matrix
 """
@@ -9,7 +9,6 @@ PrivateLinearRegressor                by noisy gradients, or from one noisy mome
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
@@ -126,23 +125,33 @@ def step_size(
     return min(score_noise * (1 - momentum) / total, largest) if total else largest
 
 
-def descend(
-    noisy_gradient: Callable[[Array], Array],
-    shape: tuple[int, int],
-    n_rows: float,
-    n_steps: int,
-    step: float,
-    momentum: float = MOMENTUM,
-) -> Array:
-    """Descend from zero along released gradients; return the average of the last weights."""
-    weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    first_averaged = int(n_steps * (1 - AVERAGED))
-    for number in range(n_steps):
-        move = momentum * move - step * (noisy_gradient(weights) / n_rows)
-        weights = on_weight_grid(weights + move)
-        if number >= first_averaged:
-            total += weights
-    return total / (n_steps - first_averaged)
+class Descent:
+    """Weights on their way from zero along `n_steps` released gradients."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        n_rows: float,
+        n_steps: int,
+        step: float,
+        momentum: float = MOMENTUM,
+    ) -> None:
+        self.weights, self._move, self._total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._n_rows, self._step, self._momentum = n_rows, step, momentum
+        self._n_left, self._n_averaged = n_steps, n_steps - int(n_steps * (1 - AVERAGED))
+
+    def follow(self, gradient: Array) -> None:
+        """Make a step along a released gradient."""
+        self._move = self._momentum * self._move - self._step * (gradient / self._n_rows)
+        self.weights = on_weight_grid(self.weights + self._move)
+        if self._n_left <= self._n_averaged:
+            self._total += self.weights
+        self._n_left -= 1
+
+    @property
+    def average(self) -> Array:
+        """Of the weights of the last steps."""
+        return self._total / self._n_averaged
 
 
 # Classification -----------------------------------------------------------------------------------
@@ -277,6 +286,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
         per_person = PerPersonClip.usual(records.person, clip)
         shape = loss.n_scores, kept + row_map.intercept
+        at_zero = GradientSum(loss, clip, np.zeros(shape), joined=per_person)
 
         moment = counts = None  # [L2] the budget divided
         if whitens or kept < width:
@@ -284,15 +294,11 @@ class PrivateLinearClassifier(PrivateClassifier):
             moment = budget.gaussian(SecondMoment(width), share)
         if records.public_rows is None:
             counts = budget.gaussian(ClassCounts(loss.n_classes), COUNT_SHARE)
-        gradient = budget.gaussian(
-            GradientSum(loss, clip, np.zeros(shape), joined=per_person), count=n_steps
-        )
-        fewer = "PrivateGaussianClassifier asks it 1 to 4 times; fewer 'n_steps' ask it less often."
-        self._warn_of_passes(records, n_steps, fewer)
+        gradient = budget.gaussian(at_zero, count=n_steps)
         budget.charge()  # everything is charged, then drawn
 
-        device = None if is_out_of_core(X) else X
-        ahead = is_accelerated(device)  # it need not wait for noise: drawn meanwhile
+        is_tensor = is_foreign_array(X) and not is_out_of_core(X)
+        ahead = is_tensor and is_accelerated(X)  # it need not wait for noise: drawn meanwhile
         with budget.prefetch_noise() if ahead else nullcontext():
             projection = None
             if moment is not None:
@@ -310,21 +316,20 @@ class PrivateLinearClassifier(PrivateClassifier):
             if counts is not None:
                 n_rows = max(1.0, float(budget.draw(counts, rows).sum()))
 
-            def noisy_gradient(weights: Array) -> Array:
-                at = ScoreWeights(weights).rounded if whitens else weights
-                statistic = GradientSum(loss, clip, at, joined=per_person, slope_bits=bits)
-                noisy: Array = budget.draw(gradient, rows, statistic)  # [L6] a noisy gradient
-                return noisy
-
             step, momentum = self.learning_rate, float(self.momentum)
             if step is None:
                 noise = budget.noise(gradient) / n_rows
                 step = step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip, momentum)
-            weights = descend(noisy_gradient, shape, n_rows, n_steps, float(step), momentum)
+            descent = Descent(shape, n_rows, n_steps, float(step), momentum)
+            for _ in range(n_steps):
+                at = ScoreWeights(descent.weights).rounded if whitens else descent.weights
+                here = GradientSum(loss, clip, at, joined=per_person, slope_bits=bits)
+                descent.follow(budget.draw(gradient, rows, here))  # [L6] a noisy gradient
+            weights = descent.average
         self.projection_ = to_host(projection)  # [L7] no row is read from here on
         self.coef_ = np.ascontiguousarray(weights[:, :kept])
         self.intercept_ = weights[:, -1].copy() if row_map.intercept else np.zeros(len(weights))
-        self.guarantee_ = budget.guarantee().only_if(*[FOREIGN] * is_foreign_array(device))
+        self.guarantee_ = budget.guarantee().only_if(*[FOREIGN] * is_tensor)
         return self
 
     def _row_map(self, projection: AnyArray = None) -> LinearRows:
@@ -567,8 +572,6 @@ class PrivateLinearRegressor(PrivateRegressor):
             per_person = PerPersonClip.usual(records.person, clip)
             statistic = ResidualSum(clip, np.zeros((1, width + 1)), per_person)
             gradient = budget.gaussian(statistic, count=n_steps)
-            fewer = "algorithm='moments' asks it once; a smaller 'n_steps' asks it less often."
-            self._warn_of_passes(records, n_steps, fewer)
         budget.charge()  # charge, then draw
 
         # [G3] the first release
@@ -581,14 +584,13 @@ class PrivateLinearRegressor(PrivateRegressor):
             beside = BesideTarget(into_ball, True, found.target, found.spread)
             learned = records.mapped(beside).mapped(BesideTarget(white, True)).cache()
 
-            def noisy_gradient(weights: Array) -> Array:
-                statistic = ResidualSum(clip, weights, per_person)
-                noisy: Array = budget.draw(gradient, learned, statistic)  # [G4] a gradient
-                return noisy
-
             noise = budget.noise(gradient) / found.n_rows
             step = step_size(noise, n_steps, TARGET_NOISE, min(MAX_STEP / clip, 1 / steepest))
-            weights = descend(noisy_gradient, (1, white.width), found.n_rows, n_steps, step)
+            descent = Descent((1, white.width), found.n_rows, n_steps, step)
+            for _ in range(n_steps):
+                here = ResidualSum(clip, descent.weights, per_person)
+                descent.follow(budget.draw(gradient, learned, here))  # [G4] a gradient
+            weights = descent.average
             level = found.target + found.spread * float(weights[0, -1]) * white.height
             coef = found.spread * (white.weights_before @ weights[0, :-1])
             coef, level = found.correct(coef, level)

@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array as AnyArray
-from sfumato.mechanisms.base import Repeated
 from sfumato.mechanisms.exponential import (
     ColumnPairsMechanism,
     ExponentialMechanism,
@@ -41,6 +40,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.budget import Budget
 from sfumato.models.smoothing import density_threshold, smooth
 from sfumato.privacy.composition import gaussian_mu_beside
+from sfumato.privacy.events import RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import CountTables, PlaceCounts, PlaceTree, Statistic, cuts_by_counts
@@ -219,7 +219,7 @@ def release_tree(
     choosing = [None, None]
     if isinstance(choice, ExponentialMechanism):
         choosing = [
-            Repeated(choice, count).event() if count else None
+            RepeatedEvent(choice.event(), count) if count else None
             for count in (n_edges, rules.n_seconds)
         ]
     elif choice is not None:
@@ -228,7 +228,7 @@ def release_tree(
     if finite:
         beside = [] if cuts is None else [cuts.event()]
         if isinstance(choice, ExponentialMechanism):
-            beside.append(Repeated(choice, n_choices).event())
+            beside.append(RepeatedEvent(choice.event(), n_choices))
         elif choice is not None:
             beside.append(choice.event())
         left = gaussian_mu_beside(

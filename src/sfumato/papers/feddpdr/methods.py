@@ -16,8 +16,8 @@ from sfumato.models.linear import (
     MAX_STEP,
     MOMENT_SHARE,
     SCORE_NOISE,
+    Descent,
     PrivateLinearClassifier,
-    descend,
     step_size,
 )
 from sfumato.papers.feddpdr.newton import newton
@@ -121,12 +121,10 @@ def strict_federation(
     def weights_of(records: Any, budget: Any, gradient: Any) -> Rows:
         rows, n_rows = records.mapped(row_map).cache(), records.public_rows
         step = step_size(budget.noise(gradient) / n_rows, n_steps, SCORE_NOISE, MAX_STEP / clip)
-
-        def noisy_gradient(weights: Rows) -> Rows:
-            noisy: Rows = budget.draw(gradient, rows, GradientSum(loss, clip, weights))
-            return noisy
-
-        return descend(noisy_gradient, shape, n_rows, n_steps, step)
+        descent = Descent(shape, n_rows, n_steps, step)
+        for _ in range(n_steps):
+            descent.follow(budget.draw(gradient, rows, GradientSum(loss, clip, descent.weights)))
+        return descent.average
 
     average = np.tensordot(shares, np.stack([weights_of(*each[:3]) for each in begun]), axes=1)
     model.coef_, model.intercept_ = average[:, :-1], average[:, -1]
