@@ -23,7 +23,6 @@ from sfumato.models.mappings import (
     filtered,
     fit_branch,
     layer_outputs,
-    least_errors,
 )
 from tests.models import literal_mappings as literal
 
@@ -63,29 +62,6 @@ def test_equals_the_printed_algorithms(n: int, noise: float, start: int) -> None
     )
 
 
-def test_an_offset_harms_only_without_centring() -> None:
-    rows = digit_rows()
-    plain, moved = branch_of(rows, 6, center=True), branch_of(rows + 50, 6, center=True)
-    np.testing.assert_allclose(
-        filtered(plain, rows - plain["centre"]),
-        filtered(moved, rows + 50 - moved["centre"]),
-        atol=1e-6,
-    )
-    printed = branch_of(rows + 50, 6, center=False)
-    away = least_errors(printed, rows + 50).mean()
-    assert away > 2 * least_errors(plain, rows - plain["centre"]).mean()
-
-
-def test_a_rotation_into_more_coordinates_changes_nothing() -> None:
-    """Equation (79) is an isometry, if averages keep the wider p."""
-    rows = digit_rows() @ np.linalg.qr(np.random.default_rng(0).normal(size=(64, 20)))[0]
-    wide = rows @ np.linalg.qr(np.random.default_rng(1).normal(size=(90, 20)))[0].T
-    narrow, broad = branch_of(rows, 6, width=90), branch_of(wide, 6)
-    np.testing.assert_allclose(least_errors(narrow, rows), least_errors(broad, wide), rtol=1e-9)
-    other = branch_of(rows, 6, width=20)
-    assert not np.allclose(least_errors(narrow, rows), least_errors(other, rows), rtol=1e-9)
-
-
 @pytest.mark.parametrize("n", [1, 2, 4, 9])
 @pytest.mark.parametrize("most", [5, 60])
 @pytest.mark.parametrize("first_layer", [True, False])
@@ -100,13 +76,6 @@ def test_galloping_finds_the_place_where_a_walk_would_stop(
     while size > 1 and literal.tau(x, literal.clusters(x, size, 0), scale**2, 1.0) < 0.1:
         size = min(-(-9 * size // 10), size - 1)
     assert len(found.points) == size
-
-
-def test_ten_labels_end_below_nine_points() -> None:
-    """As printed ceil(0.9 · 9) = 9: the loop would stand still at tau(9) < kappa."""
-    rows = digit_rows()[:10]
-    branch = branch_of(rows, 9, n_layers=1, inducing_ratio=1.0)
-    assert len(branch["layers"][0]["inducing"]) <= 8
 
 
 HARD = {
@@ -175,20 +144,6 @@ def test_mapping_learns_a_curve_and_centring_forgives_an_offset(rng: np.random.G
     assert model.set_params(center=False).fit(x, y + 100).score(x, y + 100) < plain - 0.3
 
 
-def test_autoencoder_is_algorithm_2(digits: Digits) -> None:
-    rows = digits[0][digits[1] == 2]
-    model = MembershipAutoencoder(6, n_layers=3, center=False, random_state=4).fit(rows)
-    slow = literal.algorithm_2(rows, 6, round(len(rows) / 2), 3, seed=seed_of(4))
-    np.testing.assert_allclose(
-        model.transform(rows[:30]), literal.filtered(slow, rows[:30]), atol=1e-7
-    )
-    assert model.n_inducing_ == [m["M"] for _, m in slow]
-    stacked = np.stack(literal.outputs(slow, rows[:30]), axis=1)
-    np.testing.assert_allclose(model.layer_outputs(rows[:30]), stacked, atol=1e-7)
-    away = np.sum((rows[:30] - literal.filtered(slow, rows[:30])) ** 2, axis=1)
-    np.testing.assert_allclose(model.errors(rows[:30]), away, rtol=1e-6)
-
-
 def test_wide_autoencoder_keeps_the_nearest_output(digits: Digits) -> None:
     rows = digits[0]
     model = WideMembershipAutoencoder(5, n_layers=2, branch_size=200, random_state=0).fit(rows)
@@ -219,18 +174,6 @@ def test_classifier_gives_the_class_with_the_least_error(
     filtered = model.filtered(X[500:], own)
     away = np.sum((X[500:] - filtered) ** 2, axis=1)
     np.testing.assert_allclose(away, found[np.arange(len(own)), own], rtol=1e-9)
-
-
-def test_single_precision_is_close_and_jobs_do_not_matter(
-    digits: Digits,
-) -> None:
-    X, y = digits
-    one = MembershipClassifier(8, n_layers=2, random_state=0).fit(X, y)
-    two = MembershipClassifier(8, n_layers=2, random_state=0, n_jobs=2).fit(X, y)
-    single = MembershipClassifier(8, n_layers=2, random_state=0, dtype="float32").fit(X, y)
-    np.testing.assert_array_equal(one.errors(X), two.errors(X))
-    assert single.errors(X).dtype == np.float32
-    np.testing.assert_allclose(single.errors(X), one.errors(X), atol=1e-4)
 
 
 @pytest.mark.parametrize("xp", ["array_api_strict", pytest.param("torch", marks=pytest.mark.torch)])

@@ -894,8 +894,10 @@ def fit_autoencoders(
     shared = {name: getattr(owner, name) for name in names} | parameters
     seed = generator.randint(2**31 - 1)
     model = MembershipClassifier(n_components, dtype="float32", random_state=seed, **shared)
-    model._width = width
-    return model.fit(rows, codes)
+    model._width = width  # for this fit
+    model.fit(rows, codes)
+    del model._width
+    return model
 
 
 def improve_labels(
