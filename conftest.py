@@ -33,7 +33,6 @@ QUICK = (
     "tests/models/test_features.py",
     "tests/models/test_least_squares.py",
     "tests/mechanisms/test_mechanisms.py",
-    "tests/mechanisms/test_process.py",
     "tests/models/test_moments.py",
     "tests/sums",
     "tests/test_architecture.py",

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare
 
-from sfumato.audit import empirical_epsilon
-from sfumato.exceptions import InvalidInputError, LedgerError
-from sfumato.ledger.receipt import prepay
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.sampling import _chance_of_loss, _exact, discrete_gaussian
@@ -160,49 +158,7 @@ def test_what_is_rounded_to_the_grid_is_the_exact_sum() -> None:
     assert np.abs(noisy).max() <= share.largest(3, 1e6)
 
 
-def test_a_share_is_paid_for_once() -> None:
-    share = GaussianShareMechanism(GaussianMechanism(1.0, 1.0), 2)
-    receipt = prepay(None, share.event())
-    share.release(np.zeros(2), ledger=receipt)
-    with pytest.raises(LedgerError):
-        share.release(np.zeros(2), ledger=receipt)
-
-
 @for_each([0, 2**14 + 1])
 def test_numbers_of_shares_that_prove_nothing_are_refused(n_shares: int) -> None:
     with pytest.raises(InvalidInputError, match="n_shares"):
         GaussianShareMechanism(GaussianMechanism(1.0, 1.0), n_shares)
-
-
-def test_no_noise_has_no_shares() -> None:
-    with pytest.raises(InvalidInputError, match="without noise"):
-        GaussianShareMechanism(GaussianMechanism(1.0, 0.0), 2)
-
-
-def test_an_audit_of_what_colluding_parties_see() -> None:
-    """Four parties, one may collude: three shares are left. With two, the audit refutes it."""
-    epsilon, delta = 1.0, 1e-5
-    whole = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=epsilon, delta=delta)
-    share = GaussianShareMechanism(whole, 3)
-
-    def seen(n_honest: int, n_runs: int = 100_000):
-        def runs(data: float, _: int = n_runs) -> np.ndarray:
-            cells = sum(share.release(np.zeros(n_runs), ledger=None) for _ in range(n_honest))
-            return share.total(cells, (n_runs,), symmetric=False) + data
-
-        return runs
-
-    for n_honest, holds in ((3, True), (1, False)):
-        with seeded(6):
-            found = empirical_epsilon(
-                seen(n_honest),
-                1.0,
-                0.0,
-                n_runs=100_000,
-                delta=delta,
-                batched=True,
-                method="gaussian",
-                confidence=1 - FALSE_ALARM,
-                threshold=0.5 + 1.0,
-            )
-        assert (found.epsilon <= epsilon) is holds

@@ -1,34 +1,721 @@
-"""The experiment on ellipsoids: what has a minimiser is counted, what has none is left out."""
+"""Large-margin ellipsoids: the classifier, the mended mechanism and the printed one."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import chi, kstest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
-from sfumato.audit.testing import seeded_noise
-from sfumato.exceptions import RefutedGuaranteeWarning
+from sfumato import Bounds, Ledger
+from sfumato.audit.testing import PrivateCase, seeded_noise, taint_test
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    RefutedGuaranteeWarning,
+)
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.large_margin import experiments as large_margin
+from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
+from sfumato.papers.large_margin.ellipsoids import (
+    LargeMarginObjective,
+    MarginLimits,
+    MarginLoss,
+    MixtureLoss,
+    PerturbableSum,
+    extended,
+    minimise_strongly_convex,
+    quadratic_features,
+    shifted_into_cone,
+    to_matrices,
+    to_vectors,
+)
 from sfumato.papers.large_margin.experiments import (
     ENTRIES,
-    Task,
-    iris,
-    pictures,
-    plain_accuracy,
+    iris as iris_task,
     printed_accuracy,
     share_with_minimiser,
-    strict_accuracy,
     table_1,
 )
-from sfumato.papers.large_margin.printed import PrintedObjective
+from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
+from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
+from sfumato.papers.perturbed import ObjectiveBudget
+from sfumato.privacy import epsilon_spent
+from sfumato.privacy.events import (
+    NonPrivateEvent,
+)
+from sfumato.privacy.guarantee import Relation, Status
+from tests.privacy.events import objective_delta
+
+
+def iris() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_iris(return_X_y=True)
+    return StandardScaler().fit_transform(X), y.astype(np.intp)
+
+
+def random_problem(
+    rng: np.random.Generator, loss: MarginLoss | MixtureLoss, n_ellipsoids: int = 3
+) -> tuple[LargeMarginObjective, np.ndarray]:
+    rows = extended(rng.normal(size=(40, 3)))
+    own = rng.integers(n_ellipsoids, size=40)
+    objective = LargeMarginObjective(rows, own, n_ellipsoids, loss, 1 / 40)
+    return objective, rng.normal(size=objective.shape)
+
+
+# Coordinates -------------------------------------------------------------------------------------
+
+
+@given(
+    arrays(float, (2, 4, 4), elements=st.floats(-1e3, 1e3)),
+    arrays(float, 4, elements=st.floats(-9, 9)),
+)
+def test_svec_keeps_lengths_angles_and_quadratic_forms(stack: np.ndarray, row: np.ndarray) -> None:
+    matrices = stack + np.swapaxes(stack, 1, 2)
+    vectors = to_vectors(matrices)
+    np.testing.assert_allclose(to_matrices(vectors), matrices, rtol=1e-14)
+    np.testing.assert_allclose(
+        vectors[0] @ vectors[1], np.sum(matrices[0] * matrices[1]), rtol=1e-9, atol=1e-6
+    )
+    features = quadratic_features(row[None])
+    np.testing.assert_allclose(features @ vectors[0], row @ matrices[0] @ row, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(features), row @ row, rtol=1e-12, atol=1e-200)
+
+
+# The objective against literal formulas ----------------------------------------------------------
+
+
+def printed_huber(difference: float, h: float) -> float:
+    """Loss (6) with the margin 1 of (4): `difference` is ``aᵀ(Φ_c - Φ_y)a - 1``."""
+    if difference > h:
+        return 0.0
+    if abs(difference) <= h:
+        return (h - difference) ** 2 / (4 * h)
+    return -difference
+
+
+@pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
+def test_the_objective_is_the_printed_sum(rng: np.random.Generator, width: float) -> None:
+    objective, W = random_problem(rng, MarginLoss(width))
+    matrices = to_matrices(W)
+    total = 0.0
+    for a, y in zip(objective.rows, objective.own, strict=True):
+        for c in range(3):
+            if c != y:
+                total += printed_huber(a @ (matrices[c] - matrices[y]) @ a - 1, width)
+    assert objective.value_and_gradient(W)[0] == pytest.approx(total / 40, rel=1e-12)
+
+
+def test_mixtures_follow_the_softmin(rng: np.random.Generator) -> None:
+    starts = np.array([0, 2, 3])
+    objective, W = random_problem(rng, MixtureLoss(0.5, starts), n_ellipsoids=6)
+    groups = [[0, 1], [2], [3, 4, 5]]
+    total = 0.0
+    for a, own in zip(objective.rows, objective.own, strict=True):
+        scores = [a @ matrix @ a for matrix in to_matrices(W)]
+        for group in groups:
+            if own not in group:
+                nearest = -math.log(sum(math.exp(-scores[k]) for k in group))
+                total += printed_huber(nearest - scores[own] - 1, 0.5)
+    assert objective.value_and_gradient(W)[0] == pytest.approx(total / 40, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "loss", [MarginLoss(0.5), MarginLoss(2.0, 0.0), MixtureLoss(0.5, np.array([0, 2, 3]))]
+)
+def test_gradients_by_finite_differences(
+    rng: np.random.Generator, loss: MarginLoss | MixtureLoss
+) -> None:
+    objective, W = random_problem(rng, loss, n_ellipsoids=4)
+    direction = rng.normal(size=W.shape)
+    direction /= np.linalg.norm(direction)
+    step = 1e-5
+    up, down = (objective.value_and_gradient(W + s * direction)[0] for s in (step, -step))
+    slope = np.sum(objective.gradient(W) * direction)
+    assert abs((up - down) / (2 * step) - slope) < 1e-8
+
+
+def test_hessian_products_by_finite_differences(rng: np.random.Generator) -> None:
+    objective, W = random_problem(rng, MarginLoss(2.0))
+    V = rng.normal(size=W.shape)
+    step = 1e-6
+    change = (objective.gradient(W + step * V) - objective.gradient(W - step * V)) / (2 * step)
+    np.testing.assert_allclose(objective.curved(W, V), change, atol=1e-6)
+
+
+# Minimisers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "weight", "expected"),
+    [("trace", 0.01, 0.125095), ("trace", 0.001, 0.048673), ("frobenius", 0.01, 0.117390)],
+)
+def test_iris_objectives_equal_those_of_an_interior_point_solver(
+    regularizer: str, weight: float, expected: float
+) -> None:
+    """The expected values are those that Clarabel finds for the same semidefinite programme."""
+    X, y = iris()
+    model = LargeMarginGaussianClassifier(regularizer=regularizer, regularization=weight).fit(X, y)
+    assert abs(model.objective_ - expected) < 1e-5
+    assert model.residual_ < 1e-6
+    assert np.linalg.eigvalsh(model.matrices_).min() > -1e-9
+
+
+def test_a_common_shift_changes_no_decision_and_clipping_does() -> None:
+    X, y = iris()
+    model = LargeMarginGaussianClassifier(
+        regularizer="frobenius", positivity="shift", regularization=0.01
+    ).fit(X, y)
+    objective = LargeMarginObjective(extended(X), y, 3, MarginLoss(0.5), 1 / len(X))
+    free = to_matrices(minimise_strongly_convex(objective, quadratic=0.01, tolerance=1e-10))
+    features = quadratic_features(extended(X))
+    before = (features @ to_vectors(free).T).argmin(axis=1)
+    shifted = shifted_into_cone(free)
+    assert np.linalg.eigvalsh(free).min() < -1
+    assert np.linalg.eigvalsh(shifted).min() > -1e-12
+    np.testing.assert_array_equal((features @ to_vectors(shifted).T).argmin(axis=1), before)
+    np.testing.assert_array_equal(model.predict(X), before)
+    values, axes = np.linalg.eigh(free)
+    clipped = (axes * np.maximum(values, 0)[:, None, :]) @ np.swapaxes(axes, 1, 2)
+    wrong = (features @ to_vectors(clipped).T).argmin(axis=1)
+    assert (wrong != before).sum() >= 1
+
+
+# The estimator -----------------------------------------------------------------------------------
+
+
+def test_several_ellipsoids_follow_a_class_in_several_places(seed: int) -> None:
+    X, parts = make_blobs(
+        300, centers=[[-4, 0], [0, 0], [4, 0], [8, 0]], cluster_std=0.4, random_state=seed
+    )
+    y = parts % 2
+    one = LargeMarginGaussianClassifier(tol=1e-3).fit(X, y)
+    several = LargeMarginGaussianClassifier(
+        n_ellipsoids=2, regularization=1e-4, tol=1e-3, random_state=0
+    ).fit(X, y)
+    assert several.score(X, y) > 0.95
+    assert one.score(X, y) < 0.8
+    assert several.matrices_.shape == (4, 3, 3)
+    assert list(several.starts_) == [0, 2]
+    hinge = clone(several).set_params(loss="hinge", tol=1e-1, max_iter=200).fit(X, y)
+    assert hinge.score(X, y) > 0.9
+
+
+def test_centroids_lie_among_the_rows_as_given() -> None:
+    X, y = make_blobs(200, centers=[[100.0, -3e-3], [105.0, 3e-3]], cluster_std=0.5, random_state=0)
+    X[:, 1] *= 1e-3
+    model = LargeMarginGaussianClassifier().fit(X, y)
+    rows = extended((X[:3] - model.mean_) / model.scale_)
+    scaled = np.einsum("ni,kij,nj->nk", rows, model.matrices_, rows)
+    np.testing.assert_allclose(model.distances(X[:3]), scaled, rtol=1e-9)
+    distances = [
+        [
+            (x - m) @ p @ (x - m) + h
+            for m, p, h in zip(model.centroids_, model.precisions_, model.offsets_, strict=True)
+        ]
+        for x in X[:3]
+    ]
+    np.testing.assert_allclose(model.distances(X[:3]), distances, rtol=1e-5, atol=1e-6)
+
+
+def test_user_errors_name_the_parameter() -> None:
+    X, y = iris()
+    for bad in (
+        {"loss": "square"},
+        {"regularizer": "nuclear"},
+        {"scaling": "rows"},
+        {"regularization": 0.0},
+        {"huber_width": -1.0},
+        {"n_ellipsoids": 0},
+        {"positivity": "shift"},
+    ):
+        with pytest.raises(InvalidInputError, match=next(iter(bad))):
+            LargeMarginGaussianClassifier(**bad).fit(X, y)
+    with pytest.raises(InvalidInputError, match="class"):
+        LargeMarginGaussianClassifier().fit(X[:1], y[:1])
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        LargeMarginGaussianClassifier(max_iter=2).fit(X, y)
+
+
+def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:
+    return MarginLimits(MarginLoss(0.5), n_classes, n_rows, order * (order + 1) // 2)
+
+
+def budget_of(known: MarginLimits, relation: Relation, **changes: Any) -> ObjectiveBudget:
+    usual = {"epsilon": 1.0, "delta": 1e-5, "pca_share": 0.0, "regularization": None}
+    return ObjectiveBudget(
+        relation=relation,
+        limits=known,
+        n_features=3,
+        n_rows=known.n_rows,
+        noise_share=0.5,
+        tolerance=1e-6,
+        **(usual | changes),
+    )
+
+
+def unit_rows(rng: np.random.Generator, n: int, order: int) -> np.ndarray:
+    rows = rng.normal(size=(n, order))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def one_record(row: np.ndarray, label: int, n_classes: int, width: float = 0.5) -> PerturbableSum:
+    return PerturbableSum(row[None], np.array([label]), n_classes, MarginLoss(width))
+
+
+# The constants -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_sensitivity_by_brute_force(rng: np.random.Generator, n_classes: int) -> None:
+    """Rows and labels in every pair, at points where slopes are 1, 0 and between."""
+    rows = np.vstack([unit_rows(rng, 6, 3), np.eye(3), -np.eye(3)[:1]])
+    labels = range(min(n_classes, 3))
+    shape = one_record(rows[0], 0, n_classes).shape
+    largest = dict.fromkeys(Relation, 0.0)
+    for W in (np.zeros(shape), *(rng.normal(size=(3, *shape)) * [[[0.1]], [[1]], [[10]]])):
+        gradients = np.array(
+            [one_record(r, y, n_classes).gradient(W).ravel() for r, y in product(rows, labels)]
+        )
+        apart = np.linalg.norm(gradients[:, None] - gradients[None], axis=2).max()
+        for relation, moved in zip(
+            Relation, (apart, np.linalg.norm(gradients, axis=1).max()), strict=True
+        ):
+            assert moved <= limits(n_classes).sensitivity(relation) * (1 + 1e-12)
+            largest[relation] = max(largest[relation], moved)
+    for relation in Relation:
+        assert largest[relation] >= 0.999 * limits(n_classes).sensitivity(relation)
+    assert limits(n_classes).sensitivity(Relation.REPLACE_ONE) == pytest.approx(
+        math.sqrt(2) * n_classes
+    )
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_directions_hold_every_change(rng: np.random.Generator, relation: Relation) -> None:
+    """The gradients of two given records span 2(C-1) dimensions over all points, no more."""
+    one, two = unit_rows(rng, 2, 4)
+    changes = []
+    shape = one_record(one, 0, 4).shape
+    for _ in range(60):
+        W = rng.normal(size=shape) * 2
+        change = one_record(one, 1, 4).gradient(W)
+        if relation is Relation.REPLACE_ONE:
+            change = change - one_record(two, 3, 4).gradient(W)
+        changes.append(change.ravel())
+    assert np.linalg.matrix_rank(np.array(changes), tol=1e-9) == limits(4).dimension(relation)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("convexity", [0.1, 3.0])
+def test_curvature_bound_by_determinants(
+    rng: np.random.Generator, n_classes: int, convexity: float
+) -> None:
+    bound = limits(n_classes).log_determinant(convexity)
+    row = unit_rows(rng, 1, 2)[0]
+    record = one_record(row, 0, n_classes)
+    size = math.prod(record.shape)
+    features = quadratic_features(row[None])[0]
+    largest = 0.0
+    for own_score in (-1.0, *rng.uniform(-2, 1, size=8)):  # -1: no margin to any class is lacking
+        W = 0.3 * (own_score != -1.0) * rng.normal(size=record.shape)
+        W[0] = own_score * features
+        hessian = np.array(
+            [record.curved(W, e.reshape(record.shape)).ravel() for e in np.eye(size)]
+        )
+        _, log_determinant = np.linalg.slogdet(np.eye(size) + hessian / convexity)
+        assert log_determinant <= bound + 1e-9
+        largest = max(largest, log_determinant)
+    assert largest >= 0.999 * bound
+
+
+def exact_loss(
+    here: PerturbableSum,
+    near: PerturbableSum,
+    W: np.ndarray,
+    b: np.ndarray,
+    mechanism: GaussianObjectiveMechanism,
+) -> float:
+    """Log-ratio of the densities of the minimiser W under two data sets, term by term."""
+    there = b + here.gradient(W) - near.gradient(W)
+    size, convexity = W.size, mechanism.strong_convexity
+    logs = []
+    for data in (here, near):
+        hessian = [data.curved(W, e.reshape(W.shape)).ravel() for e in np.eye(size)]
+        logs.append(np.linalg.slogdet(np.array(hessian) + convexity * np.eye(size))[1])
+    norms = (np.sum(there**2) - np.sum(b**2)) / (2 * mechanism.variance())
+    return float(norms + logs[0] - logs[1])
+
+
+def test_the_exact_privacy_loss_stays_below_its_bound(rng: np.random.Generator) -> None:
+    """One feature, three rows, two classes, the worst neighbour: 400 minimisers."""
+    rows, labels = unit_rows(rng, 3, 2), np.array([0, 1, 0])
+    here = PerturbableSum(rows, labels, 2, MarginLoss(0.5))
+    near = PerturbableSum(rows, np.array([0, 1, 1]), 2, MarginLoss(0.5))
+    mechanism = budget_of(limits(2, 2), Relation.REPLACE_ONE, delta=1e-3).objective()
+    assert isinstance(mechanism, GaussianObjectiveMechanism)
+    deviation = math.sqrt(mechanism.variance())
+    losses = []
+    for _ in range(400):
+        b = rng.normal(size=here.shape) * deviation
+        W = here.minimise(b, mechanism.strong_convexity, 1e-9)
+        losses.append(exact_loss(here, near, W, b, mechanism))
+    bound = mechanism.kappa + 0.5 / mechanism.noise_multiplier**2
+    quantiles = bound + chi.ppf([0.5, 0.9, 0.99], 2) / mechanism.noise_multiplier
+    assert np.all(np.quantile(losses, [0.5, 0.9, 0.99]) <= quantiles)
+    assert np.mean(np.maximum(0, 1 - np.exp(1.0 - np.array(losses)))) <= 1e-3
+    assert max(losses) > 0.2  # the bound is not idle either
+
+
+# The mechanism -----------------------------------------------------------------------------------
+
+
+def problem(rng: np.random.Generator, n: int = 60, n_classes: int = 3) -> PerturbableSum:
+    rows = unit_rows(rng, n, 3)
+    return PerturbableSum(rows, rng.integers(n_classes, size=n), n_classes, MarginLoss(0.5))
+
+
+def gaussian(**changed: float) -> GaussianObjectiveMechanism:
+    fields = {"sensitivity": 4.0, "kappa": 0.1, "strong_convexity": 3.0, "noise_multiplier": 2.0}
+    return GaussianObjectiveMechanism(**fields | changed, dimension=4)  # type: ignore[arg-type]
+
+
+def balanced(data: PerturbableSum, W: np.ndarray, convexity: float) -> np.ndarray:
+    """The linear term that makes W the minimiser."""
+    return np.asarray(-(data.gradient(W) + convexity * W))
+
+
+def test_what_is_released_is_the_minimiser_for_gaussian_noise(rng: np.random.Generator) -> None:
+    data, mechanism = problem(rng, n=5), gaussian()
+    found = [balanced(data, mechanism.release(data, ledger=None), 3.0) for _ in range(120)]
+    noise = np.array(found).ravel()
+    assert kstest(noise / 8.0, "norm").pvalue > 1e-6
+    assert kstest(noise / 12.0, "norm").pvalue < 1e-6
+    matrix = np.corrcoef(np.array(found).reshape(120, 3, -1).transpose(1, 0, 2).reshape(3, -1))
+    assert np.abs(matrix - np.eye(3)).max() < 4 / math.sqrt(720)  # independent across classes
+
+
+def test_a_point_that_misses_the_minimiser_is_not_released(rng: np.random.Generator) -> None:
+    """It is made good, and nothing is raised: an error would tell something of the records."""
+
+    class Lazy(PerturbableSum):
+        def minimise(self, linear: np.ndarray, _: float, __: float) -> np.ndarray:
+            return np.full_like(linear, np.nan)
+
+    data, mechanism = problem(rng), gaussian()
+    lazy = Lazy(data.rows, data.own, data.n_ellipsoids, data.loss)
+    with seeded_noise(5):
+        exact = mechanism.release(data, ledger=None)
+    with seeded_noise(5):
+        found = mechanism.release(lazy, ledger=None)
+    assert 0 < np.linalg.norm(found - exact) <= 2 * mechanism.residual / 3.0 + 1e-12
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
+    rng: np.random.Generator, relation: Relation
+) -> None:
+    data = problem(rng, n=500)
+    assert data.loss == MarginLoss(0.5)
+    mechanism = budget_of(limits(3, n_rows=500), relation).objective()
+    huge = budget_of(limits(3), relation).objective()
+    with seeded_noise(1):
+        linear = mechanism._linear_term(data.shape)
+    radius = data.radius(float(np.linalg.norm(linear)), mechanism.strong_convexity)
+    t = rng.normal(size=data.shape)
+    assert data.gradient_error(3 * radius * t / np.linalg.norm(t)) <= mechanism.residual / 2
+    assert huge.rounding > mechanism.rounding
+    assert huge.variance() < 1.1 * mechanism.variance()
+
+
+def test_pure_noise_that_cannot_be_drawn_is_refused_before_any_charge() -> None:
+    for size, epsilon in ((10**8, 1.0), (10, 1e-9)):
+        with pytest.raises(InvalidInputError, match="too little"):
+            GammaObjectiveMechanism(
+                sensitivity=4.0, kappa=0.0, strong_convexity=3.0, epsilon=epsilon, size=size
+            )
+
+
+def test_rounding_errors_of_gradients_stay_below_their_bound(rng: np.random.Generator) -> None:
+    data = problem(rng, n=5000)
+    W = rng.normal(size=data.shape)
+    shuffled = rng.permutation(5000)
+    again = PerturbableSum(data.rows[shuffled], data.own[shuffled], 3, data.loss)
+    off = np.linalg.norm(data.gradient(W) - again.gradient(W))
+    assert 0 < off < data.gradient_error(W) < 1e-6
+
+
+# The budget --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("share", [0.0, 0.2])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_the_budget_is_used_up_and_not_passed(
+    relation: Relation, share: float, epsilon: float
+) -> None:
+    budget = budget_of(limits(3, 4), relation, epsilon=epsilon, pca_share=share)
+    mechanism = budget.objective()
+    events = [m.event() for m in (budget.components(), mechanism) if m is not None]
+    cost = epsilon_spent(events, 1e-5, relation)
+    assert epsilon * (1 - 1e-5) < cost <= epsilon
+    if not share:
+        (event,) = events
+        assert objective_delta(event, epsilon) == pytest.approx(1e-5, rel=0.05)
+    assert mechanism.kappa < epsilon
+
+
+def test_a_regularization_too_small_for_the_budget_is_refused() -> None:
+    budget = budget_of(limits(3, 4), Relation.REPLACE_ONE, epsilon=0.1, regularization=0.01)
+    with pytest.raises(InvalidInputError, match="regularization"):
+        budget.objective()
+
+
+# The printed mechanism, a negative control --------------------------------------------------------
+
+
+class Bare(GaussianObjectiveMechanism):
+    """Without noise on the output, as printed."""
+
+    def _with_output_noise(self, t: np.ndarray) -> np.ndarray:
+        return t
+
+
+class SharedNoise(Bare):
+    """One noise matrix for all classes, as printed, the rest repaired."""
+
+    def _linear_term(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.broadcast_to(super()._linear_term((1, *shape[1:])), shape).copy()
+
+
+def tells_apart(
+    mechanism: GaussianObjectiveMechanism, data: PerturbableSum, near: PerturbableSum
+) -> float:
+    """Share of releases from `data` that fit it 100 times better than its neighbour.
+
+    What decides between classes must balance the differences of gradients, up to the noise.
+    """
+    hits = 0
+    for _ in range(20):
+        W = mechanism.release(data, ledger=None)
+        left = [
+            np.linalg.norm(np.diff(balanced(each, W, mechanism.strong_convexity), axis=0))
+            for each in (data, near)
+        ]
+        hits += left[0] < left[1] / 100
+    return hits / 20
+
+
+def test_shared_noise_hides_nothing_and_independent_noise_does(rng: np.random.Generator) -> None:
+    data = problem(rng, n=30)
+    labels = data.own.copy()
+    labels[0] = (labels[0] + 1) % 3
+    near = PerturbableSum(data.rows, labels, 3, data.loss)
+    fields = {"sensitivity": 3 * math.sqrt(2), "kappa": 0.1, "strong_convexity": 20.0}
+    shared = SharedNoise(**fields, noise_multiplier=10.0, dimension=4)
+    repaired = Bare(**fields, noise_multiplier=10.0, dimension=4)
+    assert tells_apart(shared, data, near) > 0.9
+    assert tells_apart(repaired, data, near) == 0.0
+
+
+BOUNDS = Bounds(norm=2.0, labels=[0, 1, 2])
+
+
+def blobs(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_blobs(n, n_features=3, centers=3, random_state=seed)
+    return X * 0.05, y
+
+
+def classifier(**parameters: object) -> PrivateLargeMarginGaussianClassifier:
+    return PrivateLargeMarginGaussianClassifier(**{"bounds": BOUNDS, "delta": 1e-5} | parameters)
+
+
+def good_without_noise(
+    model: PrivateLargeMarginGaussianClassifier, X: np.ndarray, y: object
+) -> None:
+    assert model.score(X, y) > 0.95
+
+
+CASES = {
+    "replace": PrivateCase(classifier(epsilon=2.0), *blobs(), oracle=good_without_noise),
+    "add-or-remove": PrivateCase(
+        classifier(relation="add_or_remove_one", epsilon=2.0, normalize_rows=True), *blobs()
+    ),
+    "components": PrivateCase(classifier(n_components=2, epsilon=2.0), *blobs()),
+}
+# The joint cost of two kinds of release takes a moment, at a huge epsilon seconds, and one norm a
+# fit is little to see a law by; tests below and those of the mechanism look at the same.
+SLOW = {
+    ("components", "check_sensitivity"),
+    ("components", "check_noise_law"),
+}
+
+
+def test_both_releases_move_within_their_sensitivity() -> None:
+    """The second statistic is the objective in the released components."""
+    X, y = blobs()
+    model = classifier(n_components=2, epsilon=2.0)
+    moved = X.copy()
+    moved[-1] = [2.0, 0.0, 0.0]
+    other = y.copy()
+    other[-1] = (y[-1] + 1) % 3
+    with seeded_noise(0), taped() as tape:
+        clone(model).fit(X, y)
+    with taped(playback=tape) as here:
+        clone(model).fit(moved, y)
+    with taped(playback=tape) as there:
+        clone(model).fit(moved, other)
+    first, second = [
+        r.releases[1].statistic.item().gradient(np.zeros((3, 6))) for r in (here, there)
+    ]
+    change = np.linalg.norm(first - second)
+    assert 0.4 * 3 * math.sqrt(2) < change <= 3 * math.sqrt(2)
+
+
+# What is learned ---------------------------------------------------------------------------------
+
+
+def test_without_noise_it_minimises_the_stated_objective() -> None:
+    X, y = blobs()
+    model = classifier(epsilon=np.inf, regularization=0.5, huber_width=0.5).fit(X, y)
+    a = extended(BOUNDS.clip(X) / 2.0) * np.sqrt([0.9, 0.9, 0.9, 0.1])
+    objective = LargeMarginObjective(a, y, 3, MarginLoss(0.5))
+    scale = np.sqrt([0.9, 0.9, 0.9, 0.1])
+    matrices = model.matrices_ / np.outer(scale, scale)
+    W = to_vectors(matrices - matrices.mean(axis=0))
+    gradient = objective.gradient(W) + 0.5 * W
+    assert np.linalg.norm(gradient) < 1e-4 * np.linalg.norm(objective.gradient(np.zeros(W.shape)))
+    assert math.isinf(model.guarantee_.epsilon)
+
+
+def test_matrices_are_positive_and_no_decision_is_touched() -> None:
+    X, y = blobs()
+    with seeded_noise(1), taped() as tape:
+        model = classifier(epsilon=20.0).fit(X, y)
+    scale = np.sqrt([0.9, 0.9, 0.9, 0.1])
+    assert np.linalg.eigvalsh(model.matrices_).min() > -1e-12
+    assert model.offsets_.min() > -1e-9
+    raw = tape.releases[0].output
+    rows = extended(BOUNDS.clip(X) / 2.0) * scale
+    np.testing.assert_array_equal(
+        model.predict(X), (quadratic_features(rows) @ raw.T).argmin(axis=1)
+    )
+    x = BOUNDS.clip(X[:1])[0] / 2.0
+    by_ellipsoid = [
+        (x - m) @ p @ (x - m) + h
+        for m, p, h in zip(model.centroids_, model.precisions_, model.offsets_, strict=True)
+    ]
+    np.testing.assert_allclose(model.distances(X[:1])[0], by_ellipsoid, rtol=1e-5, atol=1e-6)
+
+
+# The promise -------------------------------------------------------------------------------------
+
+
+# As printed --------------------------------------------------------------------------------------
+
+
+def printed(**parameters: float) -> PrintedObjective:
+    return PrintedObjective(
+        **{"regularization": 1.0, "huber_width": 0.5, "epsilon": 1.0} | parameters
+    )
+
+
+def a_printed_model(**parameters: object) -> PrintedLargeMarginClassifier:
+    return PrintedLargeMarginClassifier(bounds=BOUNDS, **parameters)
+
+
+def printed_fits(count: int, **parameters: object) -> list[PrintedLargeMarginClassifier]:
+    """Those of `count` fits that have a minimiser."""
+    fitted = []
+    for _ in range(count):
+        model = a_printed_model(**parameters)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RefutedGuaranteeWarning)
+            try:
+                fitted.append(model.fit(*blobs()))
+            except InvalidInputError as error:
+                assert "no minimiser" in str(error)  # noqa: PT017 - either outcome is right
+                assert model.guarantee_.status is Status.REFUTED
+    return fitted
+
+
+def test_the_printed_objective_falls_without_bound() -> None:
+    """Along t v vᵀ for every class, v the direction in which the weight is negative."""
+    rows, codes = extended(blobs()[0]), blobs()[1]
+    with seeded_noise(0):
+        noise = next(
+            b for b in (printed().noise(4) for _ in range(50)) if not printed().is_bounded(b)
+        )
+    values, axes = np.linalg.eigh(printed().weight(noise))
+    assert values[0] < 0
+    direction = to_vectors(np.stack([np.outer(axes[:, 0], axes[:, 0])] * 3))
+    smooth = printed().smooth(rows, codes, 3, noise)
+    costs = [smooth(t * direction)[0] for t in (0.0, 1e2, 1e4, 1e6)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[3] < -1e5 * abs(values[0])
+
+
+@pytest.mark.parametrize(("weight", "epsilon"), [(1.0, 1.0), (100.0, 1.0), (1.0, 100.0)])
+def test_the_printed_objective_is_bounded_every_other_time_at_most(
+    weight: float, epsilon: float
+) -> None:
+    objective = printed(regularization=weight, epsilon=epsilon)
+    with seeded_noise(3):
+        bounded = np.mean([objective.is_bounded(objective.noise(5)) for _ in range(300)])
+    assert bounded < 0.5 + 4 * 0.5 / math.sqrt(300)
+
+
+def test_the_printed_classifier_is_refuted_wherever_one_looks(tmp_path: Path) -> None:
+    with (
+        pytest.warns(RefutedGuaranteeWarning, match="shared by all classes"),
+        pytest.raises(InvalidInputError, match="no minimiser"),
+    ):
+        a_printed_model(epsilon=0.01).fit(*blobs())
+    fitted = printed_fits(12, regularization=300.0, epsilon=5.0)
+    assert 0 < len(fitted) < 12
+    for model in fitted:
+        assert model.guarantee_.status is Status.REFUTED
+        assert (model.guarantee_.epsilon, model.guarantee_.claimed_epsilon) == (None, 5.0)
+        assert model.guarantee_.events == (NonPrivateEvent(),)
+        assert "NO PRIVACY" in str(model.guarantee_)
+        assert "NO PRIVACY" in repr(model)
+        assert np.linalg.eigvalsh(model.matrices_).min() > -1e-9
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.create("blobs", epsilon=1e6, delta=1e-5)
+    with pytest.warns(RefutedGuaranteeWarning), pytest.raises(BudgetExceededError):
+        a_printed_model(ledger=ledger.dataset("blobs")).fit(*blobs())
+
+
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+def test_the_taint_test_catches_the_printed_mechanism() -> None:
+    X, y = blobs()
+    for n_features in (1, 2, 3):
+        model = a_printed_model(regularization=300.0, epsilon=50.0)
+        try:
+            with pytest.raises(AssertionError, match="Nothing was released"):
+                taint_test(model, X[:, :n_features], X[::-1, :n_features] * 0.5, y, y)
+        except InvalidInputError:  # unbounded for this noise
+            continue
+        return
+    pytest.fail("no noise with a minimiser was met")
+
 
 QUICK = Setting(quick=True, runs=1)
 
 
 def test_the_share_with_a_minimiser_is_counted_by_eigenvalues() -> None:
-    task = iris()
+    task = iris_task()
     with seeded_noise(1):
         found = share_with_minimiser(task, 1.0, 50)
     with seeded_noise(1):
@@ -39,48 +726,12 @@ def test_the_share_with_a_minimiser_is_counted_by_eigenvalues() -> None:
     assert 0.2 < found < 0.65
 
 
-def test_without_weight_hardly_any_noise_leaves_a_minimiser() -> None:
-    task = replace(iris(), lam=1e-3)
-    assert share_with_minimiser(task, 1.0, 100) < 0.05
-    with pytest.warns(RefutedGuaranteeWarning):
-        assert printed_accuracy(task, 1.0, 3) is None
-
-
 def test_the_printed_objective_is_fitted_as_often_as_asked() -> None:
     with seeded_noise(0), pytest.warns(RefutedGuaranteeWarning) as told:
-        found = printed_accuracy(iris(), 10.0, 2)
+        found = printed_accuracy(iris_task(), 10.0, 2)
     assert found is not None
     assert found > 0.5
     assert len(told) >= 2
-
-
-@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
-def test_a_task_with_few_rows_is_fitted_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
-
-    def once(task: Task, epsilon: float) -> float:
-        asked.append(epsilon)
-        return 0.5
-
-    monkeypatch.setattr(large_margin, "strict_accuracy", once)
-    large_margin.rows_of(iris(4), Setting(quick=True, runs=2))
-    assert asked == [np.inf, *[1.0] * 8, *[10.0] * 8]
-
-
-def test_iris_is_separated_without_noise() -> None:
-    task = iris()
-    assert len(task.rows.y) == 120
-    assert plain_accuracy(task) > 0.9
-    assert strict_accuracy(task, np.inf) > 0.9
-    assert {len(iris(seed=seed).rows.y_test) for seed in range(3)} == {30}
-
-
-def test_images_are_unit_rows_and_ten_components_of_them() -> None:
-    task = pictures(QUICK)
-    assert np.linalg.norm(task.rows.X, axis=1) == pytest.approx(np.ones(len(task.rows.X)))
-    assert task.reduced.X.shape[1] == 10
-    assert np.linalg.norm(task.reduced.X, axis=1).max() <= 1  # nothing is clipped away
-    assert task.strict["n_components"] == 10
 
 
 def test_the_table_refutes_the_printed_objective_and_nothing_else(
