@@ -234,12 +234,6 @@ def _range(least: float, above: float, most: float) -> str:
     return f"{low} to {most:g}"
 
 
-def check_n_scores(sizes: Sizes) -> None:
-    """Ask for s scores of c classes: one for two classes, else one per class."""
-    if sizes["c"] < 2 or sizes["s"] != (1 if sizes["c"] == 2 else sizes["c"]):
-        raise StoredModelError("Its scores are not as many as its classes ask for.")
-
-
 # Values made of others ------------------------------------------------------------------------
 
 

@@ -118,16 +118,6 @@ class Store:
 
         self._database.write(add)
 
-    def change_role(self, by: str, name: str, role: str) -> None:
-        """Change the role of a person; their tokens and sessions end."""
-
-        def change(store: Transaction) -> None:
-            store.run("UPDATE service_people SET role = ? WHERE name = ?", (role, name))
-            store.run("UPDATE service_tokens SET revoked = 1 WHERE person = ?", (name,))
-            _note(store, by, "change role", name, {"role": role})
-
-        self._database.write(change)
-
     def add_token(self, by: str, token: Mapping[str, Any]) -> None:
         """Keep the digest of a token, and what it is good for."""
 

@@ -352,8 +352,3 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
     return str(value)
-
-
-def check_n_components(n_components: Any, n_features: int) -> int:
-    """Check a number of components and cap it at the number of features."""
-    return min(check_count("n_components", n_components), n_features)
