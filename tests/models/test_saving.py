@@ -4,11 +4,9 @@ import hashlib
 import io
 import json
 import math
-import os
 import struct
 import subprocess
 import zipfile
-from enum import StrEnum
 
 import numpy as np
 import pytest
@@ -17,13 +15,10 @@ from hypothesis.extra import numpy as hnp
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
-import sfumato
 from sfumato import Bounds, Guarantee
-from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import (
     FileNotWrittenError,
     InvalidInputError,
-    SfumatoError,
     StoredModelError,
 )
 from sfumato.models import saving as models
@@ -38,31 +33,6 @@ class Hull(BaseEstimator):
         self.bounds = bounds
         self.ledger = ledger
         self.relation = relation
-
-    def fit(self, X):
-        self.centre_ = X.mean(axis=0)
-        self.projection_ = np.linalg.qr(X.T @ X)[0].T  # Fortran order
-        return self
-
-    def distances(self, X):
-        return np.linalg.norm((X - self.centre_) @ self.projection_, axis=1) * self.scale
-
-
-class HullClassifier(BaseEstimator):
-    def __init__(self, *, hull=None, bounds=None, ledger=None):
-        self.hull = hull
-        self.bounds = bounds
-        self.ledger = ledger
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        self.hulls_ = [Hull(scale=0.5).fit(X[y == label]) for label in self.classes_]
-        self.feature_names_in_ = np.array([f"x{i}" for i in range(X.shape[1])], dtype=object)
-        self.guarantee_ = PROMISE
-        return self
-
-    def predict(self, X):
-        return self.classes_[np.argmin([hull.distances(X) for hull in self.hulls_], axis=0)]
 
 
 class Box(BaseEstimator):
@@ -94,20 +64,13 @@ PROMISES = [
 
 @pytest.fixture(autouse=True)
 def _three_classes(monkeypatch):
-    known = {each.__name__: each for each in (Hull, HullClassifier, Box)}
+    known = {each.__name__: each for each in (Hull, Box)}
     monkeypatch.setattr(models, "_known_classes", lambda: known)
 
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "model.sfumato"
-
-
-def fitted(seed=0, labels=("no", "yes")):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 3))
-    y = np.asarray(labels)[(X[:, 0] > 0).astype(int)]
-    return HullClassifier(bounds=Bounds(norm=3.0, labels=labels)).fit(X, y)
 
 
 def through(value, path):
@@ -142,48 +105,15 @@ def same(a, b):
 # Round trips --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("draw", range(3))
-@pytest.mark.parametrize("labels", [("no", "yes"), (0, 1), (2.5, 7.5), (False, True)])
-def test_predictions_are_identical_after_load(path, draw, labels):
-    model = fitted(draw, labels)
-    save(model, path)
-    again = load(path)
-    X = np.random.default_rng(draw + 100).normal(size=(200, 3))
-    assert same(model, again)
-    assert np.array_equal(model.predict(X), again.predict(X))
-    for one, other in zip(model.hulls_, again.hulls_, strict=True):
-        assert one.distances(X).tobytes() == other.distances(X).tobytes()
-
-
-def test_loaded_arrays_can_be_written(path):
-    save(fitted(), path)
-    load(path).hulls_[0].centre_[:] = 0
-
-
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda p: str(p.status))
 def test_guarantee_survives_with_its_sentence(path, promise):
-    model = fitted()
+    model = Hull()
     model.guarantee_ = promise
+    model._sklearn_output_config = {"transform": "pandas"}
     save(model, path)
+    assert load(path)._sklearn_output_config == model._sklearn_output_config
     assert load(path).guarantee_ == guarantee_of(path) == promise
     assert header_of(path)["guarantee"]["sentence"] == str(promise)
-
-
-def test_model_without_guarantee_has_none(path):
-    save(Hull(), path)
-    assert guarantee_of(path) is None
-    assert not hasattr(load(path), "guarantee_")
-
-
-def test_guarantee_with_numpy_numbers_is_stored(path):
-    model = Hull()
-    model.guarantee_ = Guarantee(epsilon=np.float32(0.5), events=(GaussianEvent(np.float32(2)),))
-    save(model, path)
-    assert guarantee_of(path).epsilon == 0.5
-
-
-class Shade(StrEnum):
-    DARK = "dark"
 
 
 def test_ledger_is_never_stored_and_words_become_strings(path):
@@ -194,14 +124,6 @@ def test_ledger_is_never_stored_and_words_become_strings(path):
     assert model.ledger is not None
     assert type(again.relation) is str
     assert again.relation == Relation.ADD_OR_REMOVE_ONE
-    assert through(Shade.DARK, path) == "dark"
-
-
-def test_output_configuration_of_scikit_learn_is_kept(path):
-    model = Hull()
-    model._sklearn_output_config = {"transform": "pandas"}
-    save(model, path)
-    assert load(path)._sklearn_output_config == {"transform": "pandas"}
 
 
 DTYPES = st.one_of(
@@ -253,17 +175,6 @@ def test_every_supported_value_comes_back_the_same(tmp_path_factory, value):
     assert (folder / "value.sfumato").read_bytes() == (folder / "again.sfumato").read_bytes()
 
 
-def test_bytes_do_not_depend_on_the_order_of_assignment_or_the_clock(path, tmp_path, monkeypatch):
-    one, two = Hull(), Hull()
-    one.a_, one.b_ = np.arange(3), 1
-    two.b_, two.a_ = 1, np.arange(3)
-    save(one, path)
-    monkeypatch.setattr("time.time", lambda: 2e9)
-    monkeypatch.setattr("time.localtime", lambda *_: (2033, 5, 18, 3, 33, 20, 2, 138, 0))
-    save(two, tmp_path / "two")
-    assert path.read_bytes() == (tmp_path / "two").read_bytes()
-
-
 # What cannot be saved -----------------------------------------------------------------------
 
 
@@ -296,23 +207,21 @@ def test_unsupported_value_is_refused_by_name(path, value):
     assert list(path.parent.iterdir()) == []
 
 
-def test_endless_value_is_refused(path):
+def test_other_models_that_cannot_be_saved(path):
     endless = []
     endless.append(endless)
     with pytest.raises(InvalidInputError, match=r"Box\.content.*deep"):
         save(Box(content=endless), path)
-
-
-def test_messages_hold_no_dict_key(path):
     with pytest.raises(InvalidInputError) as caught:
         save(Box(content={"secret": len}), path)
     assert "secret" not in str(caught.value)
-
-
-def test_state_that_would_be_lost_is_refused(path):
     model = Hull()
     model._cache = 1
     with pytest.raises(InvalidInputError, match=r"Hull\._cache"):
+        save(model, path)
+    model = Hull()
+    model.guarantee_ = Guarantee(epsilon=1.0, public=(object(),))
+    with pytest.raises(InvalidInputError, match="guarantee"):
         save(model, path)
 
 
@@ -323,22 +232,6 @@ def test_class_outside_the_table_is_refused(path):
     for stranger in (LogisticRegression(), Hull(), object()):
         with pytest.raises(InvalidInputError, match="public estimators"):
             save(stranger, path)
-
-
-def test_guarantee_that_json_cannot_hold_is_refused(path):
-    model = Hull()
-    model.guarantee_ = Guarantee(epsilon=1.0, public=(object(),))
-    with pytest.raises(InvalidInputError, match="guarantee"):
-        save(model, path)
-
-
-def test_table_is_the_public_estimators(monkeypatch):
-    monkeypatch.undo()
-    names = {"Bounds": "sfumato.tables.bounds", "Guarantee": "sfumato.privacy.guarantee"}
-    monkeypatch.setattr(sfumato, "Hull", Hull, raising=False)
-    monkeypatch.setattr(sfumato, "save", save, raising=False)
-    monkeypatch.setattr(sfumato, "_MODULE_OF", names | {"Hull": "", "save": ""})
-    assert models._known_classes() == {"Hull": Hull}
 
 
 # Damage -------------------------------------------------------------------------------------
@@ -362,17 +255,6 @@ def refused_or_same(data, path, model):
     return False
 
 
-def test_every_flipped_byte_is_refused_or_harmless(path):
-    save(small_model(), path)
-    whole = path.read_bytes()
-    refused = 0
-    for place in range(len(whole)):
-        data = bytearray(whole)
-        data[place] ^= (0x01, 0x80, 0xFF)[place % 3]
-        refused += refused_or_same(bytes(data), path, small_model())
-    assert refused > 0.8 * len(whole)  # the rest are dates, modes and such of the container
-
-
 def test_every_byte_of_every_member_is_guarded(path):
     save(small_model(), path)
     whole = path.read_bytes()
@@ -393,27 +275,6 @@ def test_every_truncation_is_refused(path):
         assert refused_or_same(whole[:length], path, small_model())
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_altered_spans_are_refused_or_harmless(tmp_path_factory, data):
-    path = tmp_path_factory.getbasetemp() / "altered.sfumato"
-    save(small_model(), path)
-    whole = path.read_bytes()
-    start = data.draw(st.integers(0, len(whole)))
-    end = data.draw(st.integers(start, min(len(whole), start + 64)))
-    altered = whole[:start] + data.draw(st.binary(max_size=64)) + whole[end:]
-    refused_or_same(altered, path, small_model())
-
-
-@given(st.binary(max_size=200))
-def test_noise_is_refused(tmp_path_factory, data):
-    path = tmp_path_factory.getbasetemp() / "noise.sfumato"
-    path.write_bytes(data)
-    for read in (load, guarantee_of):
-        with pytest.raises(StoredModelError):
-            read(path)
-
-
 def test_missing_file_and_folder_are_named(path):
     with pytest.raises(StoredModelError, match="No such file"):
         load(path)
@@ -422,7 +283,7 @@ def test_missing_file_and_folder_are_named(path):
 
 
 def test_sums_are_those_of_sha256sum(path, tmp_path):
-    save(fitted(), path)
+    save(small_model(), path)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path)
     check = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path)
@@ -490,13 +351,6 @@ def test_newer_format_is_refused_with_a_sentence(path):
 def test_unknown_class_is_refused(path, name):
     forged_header(path, lambda h: h["model"].update({"class": name}))
     with pytest.raises(StoredModelError, match="public estimator"):
-        load(path)
-
-
-def test_unknown_nested_class_is_refused(path):
-    nested = {"model": {"class": "Popen", "parameters": {}, "learned": {}}}
-    forged_header(path, lambda h: h["model"]["learned"].update(inner_=nested))
-    with pytest.raises(StoredModelError, match="'Popen'"):
         load(path)
 
 
@@ -583,15 +437,6 @@ def test_forged_arrays_are_refused_before_memory_is_taken(path, member, monkeypa
     assert not isinstance(caught.value.__cause__, AssertionError)
 
 
-def test_pickled_array_is_refused(path):
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    save(small_model(), path)
-    forge(path, arrays={"arrays/0.npy": stream.getvalue()})
-    with pytest.raises(StoredModelError):
-        load(path)
-
-
 def test_zip_bomb_is_refused_before_it_is_unpacked(path):
     save(small_model(), path)
     bomb = npy((10**7,), "|u1", bytes(10**7))
@@ -664,33 +509,3 @@ def test_failed_write_leaves_the_old_file(path, monkeypatch):
         save(Hull(), path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_file_is_on_disk_before_it_gets_its_name(path, monkeypatch):
-    steps = []
-    sync, rename = os.fsync, type(path).replace
-    monkeypatch.setattr(os, "fsync", lambda handle: steps.append("sync") or sync(handle))
-    monkeypatch.setattr(
-        type(path), "replace", lambda self, to: steps.append("rename") or rename(self, to)
-    )
-    with atomic_write(path) as file:
-        file.write(b"whole")
-        assert not path.exists()
-    assert path.read_bytes() == b"whole"
-    assert steps == ["sync", "rename", "sync"]
-
-
-def test_file_gets_the_ordinary_permissions(path):
-    (path.parent / "plain").write_bytes(b"")
-    save(Hull(), path)
-    assert path.stat().st_mode == (path.parent / "plain").stat().st_mode
-
-
-def test_folder_must_exist(path):
-    for wrong in (path.parent, path / "missing" / "model"):
-        with pytest.raises(InvalidInputError, match="folder that exists"):
-            save(Hull(), wrong)
-
-
-def test_every_refusal_is_an_error_of_sfumato():
-    assert issubclass(StoredModelError, SfumatoError)
