@@ -59,14 +59,6 @@ def test_kernels_against_scikit_learn_and_the_formula(rng):
     np.testing.assert_allclose(GAUSSIANS[2](A, B), literal, atol=1e-14)
 
 
-@pytest.mark.parametrize("kernel", GAUSSIANS, ids=repr)
-def test_normaliser_makes_a_density(kernel):
-    line = np.linspace(-2, 2, 401)
-    grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
-    total = kernel(np.zeros((1, 2)), grid).sum() * (line[1] - line[0]) ** 2
-    assert kernel.normaliser(2) == pytest.approx(total, rel=1e-9)
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

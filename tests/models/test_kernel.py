@@ -167,15 +167,6 @@ def test_add_or_remove_takes_half_the_noise_and_a_public_count(rng: np.random.Ge
         PrivateKernelClassifier(relation="add_or_remove_one", **settings).fit(X, y)
 
 
-def test_the_public_rule_for_regularization(rng: np.random.Generator) -> None:
-    X, y = wave(rng, 500)
-    for epsilon in (0.5, 4.0):
-        model = PrivateKernelClassifier(epsilon=epsilon, delta=1e-5, bandwidth=0.4, bounds=BOX).fit(
-            X, y
-        )
-        assert model.noise_std_ == pytest.approx(0.3, rel=0.02)
-
-
 def outcome(model: object, X: np.ndarray, y: np.ndarray) -> str:
     try:
         model.fit(X, y)
@@ -245,24 +236,3 @@ def test_wrong_choices_are_named(change: dict[str, object], word: str) -> None:
     model = PrivateKernelClassifier(bounds=BOX).set_params(**change)
     with pytest.raises(InvalidInputError, match=word):
         model.fit(np.full((10, 2), 0.5), np.zeros(10, dtype=int))
-
-
-def test_targets_are_bounded_and_checked() -> None:
-    X = np.linspace(0, 1, 40)[:, None]
-    model = PrivateKernelRegressor(bandwidth=0.2, epsilon=np.inf, bounds=BOX)
-    with pytest.raises(MissingBoundsError, match="target_bounds"):
-        model.fit(X, X[:, 0])
-    for wrong in ((1.0, 0.0), (0.0, np.inf)):
-        with pytest.raises(InvalidInputError, match="target_bounds"):
-            model.set_params(target_bounds=wrong).fit(X, X[:, 0])
-    model.set_params(target_bounds=(0.0, 1.0))
-    for wrong in (None, X[:3, 0]):
-        with pytest.raises(InvalidInputError, match="y"):
-            model.fit(X, wrong)
-    with pytest.raises(InvalidInputError, match="loss"):
-        PrivateKernelRegressor("squared", target_bounds=(0.0, 1.0), bounds=BOX).fit(X, X[:, 0])
-    y = X[:, 0].copy()
-    y[3], y[7] = np.nan, 1e9
-    predicted = model.fit(X, y).predict(X)
-    assert predicted.min() >= 0
-    assert predicted.max() <= 1

@@ -328,18 +328,6 @@ def test_forging_without_a_change_is_accepted(path):  # negative control of the 
     assert same(load(path), small_model())
 
 
-@pytest.mark.parametrize("member", ["header.json", "arrays/0.npy"])
-def test_checksum_of_the_container_is_not_enough(path, member):
-    save(small_model(), path)
-    with zipfile.ZipFile(path) as archive:
-        sums = archive.read("SHA256SUMS").decode()
-        data = archive.read(member)
-    altered = data[:-1] + bytes([data[-1] ^ 1])
-    forge(path, arrays={member: altered}, sums=sums)  # the CRC-32 of the zip is right
-    with pytest.raises(StoredModelError, match=f"SHA-256 of its member '{member}'"):
-        load(path)
-
-
 def test_newer_format_is_refused_with_a_sentence(path):
     forged_header(path, lambda h: h.update(format_version=2, sfumato_version="9.9"))
     for read in (load, guarantee_of):
@@ -483,14 +471,6 @@ def test_guarantee_of_reads_the_header_alone(path, monkeypatch):
     )
     assert guarantee_of(path) == Guarantee(epsilon=1.0)
     assert read == ["SHA256SUMS", "header.json"]
-
-
-def test_guarantee_can_be_read_where_the_class_is_unknown(path, monkeypatch):
-    save(small_model(), path)
-    monkeypatch.setattr(models, "_known_classes", dict)
-    assert guarantee_of(path) == Guarantee(epsilon=1.0)
-    with pytest.raises(StoredModelError, match="'Hull'"):
-        load(path)
 
 
 # Written aside and renamed ------------------------------------------------------------------

@@ -20,7 +20,6 @@ from sfumato import (
     Ledger,
     PrivateAdditiveClassifier,
     PrivateDensity,
-    PrivateGaussianClassifier,
     PrivateLargeMarginGaussianClassifier,
     PrivateLinearClassifier,
     PrivateLinearRegressor,
@@ -40,15 +39,12 @@ from sfumato.exceptions import (
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.selection import RunLaw
 from sfumato.models.search import (
     ScoreSum,
     SearchFolder,
-    planned_events,
     row_scores,
     scorer_for,
 )
-from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.renyi import selection_epsilon
 from sfumato.sums.records import ArrayRecords
 from sfumato.tables.schema import TableBounds
@@ -335,17 +331,6 @@ def test_wrong_settings_are_refused() -> None:
         PrivateSearchCV(Normalizer(), {}).fit(X, y)
 
 
-def test_planned_events_draw_nothing_and_match_the_fit() -> None:
-    X, y = rows(60)
-    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4)
-    model = PrivateGaussianClassifier(epsilon=1.0, delta=1e-4, bounds=BOUNDS)
-    with taped() as tape:
-        planned = planned_events(model.set_params(), X, y)
-    assert not tape.releases
-    model.set_params(ledger=budget).fit(X, y)
-    assert budget.events() == planned
-
-
 def test_scores_of_rows_are_bounded_whatever_the_cells() -> None:
     X, y = rows(6)
     model = linear(epsilon=np.inf).fit(*rows())
@@ -514,36 +499,3 @@ def test_a_search_without_noise_on_its_scores_is_caught(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ArrayRecords, "release", bare)
     assert audited() > EPSILON
-
-
-def test_the_epsilon_of_the_winner_alone_is_caught() -> None:
-    """Negative control: the best of about thirty tells more of a record than its own run does.
-
-    Scores are drawn as the search draws them (its law of runs, its noise), without the fits: the
-    audit of whole searches is `benchmarks.bench_search audit`.
-    """
-    n_trials, delta = 3000, 0.01
-    search = PrivateSearchCV(
-        PrivateMoments(bounds=Bounds(lower=0.0, upper=1.0)),
-        {},
-        mean_runs=30.0,
-        scoring=own_number,
-        score_share=0.9,
-        constant_time=False,
-        epsilon=5.0,
-        delta=delta,
-    )
-    cost = search.cost(ZEROS)
-    law, rng = RunLaw(cost.event), np.random.default_rng(0)
-    best = [
-        [moved + rng.normal(0, cost.score_deviation, law.number()).max() for _ in range(n_trials)]
-        for moved in (0.0, 1.0)
-    ]
-    alone = epsilon_spent(cost.event.options[0], delta)
-    found = epsilon_from_outputs(*best, delta=delta, confidence=1 - 1e-6, claimed=alone)
-    assert alone < found.epsilon <= 5.0
-    one = [
-        [moved + rng.normal(0, cost.score_deviation) for _ in range(n_trials)] for moved in (0, 1)
-    ]
-    fair = epsilon_from_outputs(*one, delta=delta, confidence=1 - 1e-6, claimed=alone)
-    assert fair.epsilon <= alone  # of one run it is a true promise
