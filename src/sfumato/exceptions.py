@@ -1,31 +1,11 @@
-"""Every error that Sfumato raises on purpose.
-
-::
-
-    SfumatoError
-    ├── InvalidInputError (ValueError)      an argument, a shape, a type that cannot be used
-    │   ├── InvalidTypeError (TypeError)    an argument of a type that cannot be used
-    │   ├── MissingBoundsError              a public bound was not given
-    │   └── UnsupportedModeError            this unit or relation is not offered here
-    ├── BudgetExceededError                 the ledger refuses a charge
-    ├── LedgerError                         the ledger cannot be read, written or trusted
-    │   ├── LedgerTamperedError             the chain of hashes is broken
-    │   └── LedgerUncertainError            unknown whether a charge was made; a retry is safe
-    ├── UnsupportedEventError               no accountant knows this event
-    ├── StoredModelError                    a saved file is damaged, altered or too new
-    ├── FileNotWrittenError (OSError)       a file could not be written; the old one is as it was
-    ├── NotEnoughMemoryError (MemoryError)  the memory here is too small; nothing was charged
-    ├── EngineError                         a part of the records was not added up
-    └── FederationError                     a party refuses, is missing, or sends what is of no use
-
-    RefutedGuaranteeWarning (UserWarning)   what was asked for keeps no promise
-    UnprotectedScoreWarning (UserWarning)   a figure measured on raw rows, covered by no promise
+"""Every error that Sfumato raises on purpose: all of them are a `SfumatoError`.
 
 No message ever holds a value of a data row.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 
@@ -61,17 +41,12 @@ class BudgetExceededError(SfumatoError):
 
     def __init__(self, message: str, *, spent: float, asked: float, left: float) -> None:
         super().__init__(message)
-        self.spent = spent
-        self.asked = asked
-        self.left = left
+        self.spent, self.asked, self.left = spent, asked, left
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the way back from a worker process."""
-        return (_budget_exceeded, (self.args[0], self.spent, self.asked, self.left))
-
-
-def _budget_exceeded(message: str, spent: float, asked: float, left: float) -> BudgetExceededError:
-    return BudgetExceededError(message, spent=spent, asked=asked, left=left)
+        figures = {"spent": self.spent, "asked": self.asked, "left": self.left}
+        return partial(BudgetExceededError, **figures), self.args
 
 
 class LedgerError(SfumatoError):
