@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +46,6 @@ def test_a_model_and_two_tables(files: Files, tmp_path: Path) -> None:
     assert "Nothing contradicts the guarantee" in result.stdout
     assert "AUC of the threshold attack" in result.stdout
     assert "<svg" in page.read_text()
-
-
-def test_json_can_be_piped(files: Files) -> None:
-    result = run(files["model.sfumato"], "--runs", 20, "--json")
-    record = json.loads(result.stdout)
-    assert record["consistent"] is True
-    assert record["two_point"]["n_runs"] == 20
-
-
-def test_a_model_without_a_promise_needs_tables(files: Files) -> None:
-    assert run(files["hulls.sfumato"]).exit_code == 2
-    words = ["--members", files["a.csv"], "--non-members", files["b.csv"], "--target", "label"]
-    result = run(files["hulls.sfumato"], *words, "--json")
-    assert json.loads(result.stdout)["consistent"] is None
 
 
 @pytest.mark.parametrize(

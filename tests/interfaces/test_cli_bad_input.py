@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import signal
@@ -18,9 +17,8 @@ import pyarrow as pa
 import pytest
 
 from sfumato import Ledger, load
-from sfumato.cli import fit as fit_command
 from sfumato.tables.files import write_table
-from tests.interfaces.running import confirmed, done, patients, refused, run
+from tests.interfaces.running import confirmed, done, patients, refused
 
 SECRET = "Zebedee"
 
@@ -76,17 +74,6 @@ def test_a_bad_table_costs_nothing_and_leaves_nothing(
     assert nothing_was_written()
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".jsonl"])
-def test_garbage_of_other_formats(folder: Path, suffix: str) -> None:
-    Path(f"bad{suffix}").write_bytes(os.urandom(4000))
-    assert "cannot be read" in refused("describe", f"bad{suffix}")
-    if suffix == ".jsonl":  # each line is a record by itself, and may be unreadable
-        Path("bad.jsonl").write_bytes(gzip.compress(b'{"age": 1}'))
-        assert "different format" in refused(*fitted("bad.jsonl"))
-    else:
-        assert "cannot be read" in refused(*fitted(f"bad{suffix}"))
-
-
 def test_one_class(folder: Path) -> None:
     patients(folder, "one.csv", ill=["no"] * 400)
     assert "two" in refused("describe", "one.csv", "--target", "ill", "-o", "one.toml")
@@ -108,47 +95,6 @@ def test_missing_and_odd_values_are_no_error(folder: Path) -> None:
     done(*fitted("odd.parquet"))
 
 
-def test_huge_integers(folder: Path) -> None:
-    lines = [f"{10**25 + i},{'yes' if i % 2 else 'no'}" for i in range(50)]
-    Path("huge.csv").write_text("count,ill\n" + "\n".join(lines) + "\n")
-    bounds = confirmed(Path("huge.csv"))
-    done("fabricate", "huge.csv", "--epsilon", "1", "--bounds", bounds, "-o", "out.csv")
-
-
-def test_unicode_headers(folder: Path) -> None:
-    table = pa.table(
-        {"größe 📏": [1.0, 2.0] * 50, 'a "quote"': [1, 2] * 50, "статус": ["да", "нет"] * 50}
-    )
-    write_table(table, Path("names.csv"))
-    bounds = confirmed(Path("names.csv"), target="статус")
-    words = ("--epsilon", "1", "--bounds", bounds)
-    done("fit", "names.csv", *words, "--target", "статус", "-o", "model.sfumato")
-    done("predict", "model.sfumato", "names.csv", "-o", "out.csv", "--keep", "größe 📏")
-    assert "статус" in refused("fit", "names.csv", *words, "--target", "x", "-o", "m.sfumato")
-
-
-def test_dates_are_used_by_their_parts(folder: Path) -> None:
-    days = pa.array(np.arange(400)).cast(pa.int32()).cast(pa.date32())
-    patients(folder, "dates.parquet", born=days)
-    shown = done("describe", "dates.parquet", "--target", "ill", "-o", "dates.toml")
-    assert "year, month, weekday of 1970-01-01 to 1972-01-01" in shown
-    text = Path("dates.toml").read_text().replace("confirmed = false", "confirmed = true")
-    Path("dates.toml").write_text(text)
-    done(*fitted("dates.parquet", "dates.toml"))
-    Path("dates.toml").write_text(text.replace("parts", "# parts"))
-    assert "name the public 'parts'" in refused(*fitted("dates.parquet", "dates.toml"))
-
-
-def test_a_folder_that_cannot_be_written_costs_nothing(folder: Path) -> None:
-    locked = Path("locked")
-    locked.mkdir()
-    locked.chmod(0o555)
-    output = locked / "model.sfumato" if os.geteuid() else Path("/proc/model.sfumato")
-    line = refused(*fitted("patients.csv"), "-o", output)
-    assert "cannot be written" in line
-    assert spent() == 0
-
-
 def test_a_write_that_fails_keeps_the_charge_and_the_old_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,18 +108,6 @@ def test_a_write_that_fails_keeps_the_charge_and_the_old_model(
     assert "No space left" in refused(*words)
     assert Path("model.sfumato").read_text() == "the old one"
     assert not list(Path().glob("*.part"))
-
-
-def test_an_interrupt_after_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fit_command, "save", interrupted)
-    result = run(*fitted("patients.csv"))
-    assert result.exit_code == 130
-    assert "stays charged" in result.stderr
-    assert spent() > 0
-    assert nothing_was_written()
 
 
 # The command line on a disk so slow that nobody waits for its end. A job that a shell started in

@@ -25,25 +25,6 @@ def test_demo_prints_a_table_and_writes_a_report(
     assert target.read_text().count("Gaussian classifier") >= 3
 
 
-def test_a_report_that_cannot_be_written_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "RUNS", 1)
-    result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "no" / "where.html")])
-    assert result.exit_code == 2
-    assert "sfumato: The output must be a file in a folder that exists" in result.stderr
-    assert "Traceback" not in result.output
-
-
-def test_a_report_that_exists_is_kept(tmp_path: Path) -> None:
-    target = tmp_path / "report.html"
-    target.write_text("signed")
-    result = CliRunner().invoke(app, ["demo", "-o", str(target)])
-    assert result.exit_code == 2
-    assert "exists. Choose another name, or replace it with '--force'" in result.stderr
-    assert target.read_text() == "signed"
-
-
 @pytest.mark.usefixtures("seed")  # noise must not be seeded where a promise is shown
 def test_accuracy_of_the_demo_lies_below_the_ceiling_and_above_chance() -> None:
     *_, report = demo.demonstrate((3.0,))

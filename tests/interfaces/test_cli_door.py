@@ -17,7 +17,7 @@ import pytest
 from sfumato import Ledger, TableBounds
 from sfumato.cli import doctor as doctor_command, fit as fit_command
 from sfumato.mechanisms.entropy import seeded
-from tests.interfaces.running import COMMAND, confirmed, done, patients, plain, refused, run, typed
+from tests.interfaces.running import COMMAND, done, patients, plain, refused, run, typed
 
 
 @pytest.fixture
@@ -68,13 +68,6 @@ def test_whoever_stops_has_confirmed_nothing(folder: Path, last: str) -> None:
     assert Path("bounds.toml").read_bytes() == before
 
 
-def test_a_pipe_is_no_person(folder: Path) -> None:
-    assert "a person at a terminal" in refused("confirm", "bounds.toml")
-    ended = subprocess.run([*COMMAND, "confirm", "bounds.toml"], input="yes\n" * 99, text=True)
-    assert ended.returncode == 2
-    assert not TableBounds.read("bounds.toml").confirmed
-
-
 def test_a_person_at_a_terminal(folder: Path) -> None:
     owner, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -91,23 +84,6 @@ def test_a_person_at_a_terminal(folder: Path) -> None:
     os.close(owner)
     assert process.wait() == 0, plain(shown.decode())
     assert TableBounds.read("bounds.toml").confirmed
-
-
-def test_ids_and_equal_columns_are_asked_once(folder: Path) -> None:
-    who = [f"P{i // 2:05}" for i in range(400)]
-    same = {f"pixel{i}": [0.0, 16.0] * 200 for i in range(30)}
-    patients(folder, "visits.csv", id=None, patient=who, **same)
-    done("describe", "visits.csv", "--target", "ill", "-o", "visits.toml")
-    # labels, age, pressure, ward, smoker, 30 pixels at once, whether persons repeat, the last word
-    answer = typed("confirm", "visits.toml", answers="yes\n" * 6 + "no\nyes\n")
-    assert answer.exit_code == 0, answer.output
-    assert "(30 columns)" in answer.stderr
-    found = TableBounds.read("visits.toml")
-    assert found.one_row_per_person
-    assert found.person is None
-    done("describe", "visits.csv", "--target", "ill", "-o", "visits.toml", "--force")
-    assert typed("confirm", "visits.toml", answers="yes\n" * 8).exit_code == 0
-    assert TableBounds.read("visits.toml").person == "patient"
 
 
 # Files that exist -----------------------------------------------------------------------------
@@ -221,34 +197,6 @@ def test_ctrl_c_at_a_question(folder: Path) -> None:
 
 
 # Predicting on new tables, and the machine --------------------------------------------------------
-
-
-def test_new_categories_are_counted(folder: Path) -> None:
-    bounds = confirmed(Path("patients.csv"))
-    done("fit", "patients.csv", "--epsilon", "1", "--bounds", bounds, "-o", "m.sfumato")
-    patients(folder, "new.csv", 10, ward=["east", "mars", "venus", "", "west"] * 2)
-    ended = run("predict", "m.sfumato", "new.csv", "-o", "out.csv")
-    assert ended.exit_code == 0
-    assert "'ward': 4 of 10 cells contain a category that the bounds do not list" in ended.stderr
-    told = json.loads(done("predict", "m.sfumato", "new.csv", "-o", "out2.csv", "--json"))
-    assert told["new_categories"] == {"ward": 4}
-
-
-def test_another_text_format_can_be_said(folder: Path) -> None:
-    bounds = confirmed(Path("patients.csv"))
-    done("fit", "patients.csv", "--epsilon", "1", "--bounds", bounds, "-o", "m.sfumato")
-    lines = Path("patients.csv").read_text().replace(".", "#").replace(",", ";").replace("#", ",")
-    Path("german.csv").write_text(lines)
-    assert "no column" in refused("predict", "m.sfumato", "german.csv", "-o", "a.csv")
-    reading = ("--read", "delimiter=;", "--read", "decimal=,")
-    done("predict", "m.sfumato", "german.csv", "-o", "a.csv", *reading)
-    done("predict", "m.sfumato", "patients.csv", "-o", "b.csv")
-    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-    fit = ("fit", "german.csv", "--epsilon", "1", "--bounds", bounds, "-o", "g.sfumato")
-    assert "no column" in refused(*fit)  # a fit never guesses
-    done(*fit, *reading)
-    assert "one ASCII character" in refused(*fit, "--force", "--read", "delimiter=;;")
-    assert "NAME=VALUE" in refused(*fit, "--force", "--read", "delimiter")
 
 
 def test_the_doctor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

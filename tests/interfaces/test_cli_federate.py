@@ -54,16 +54,3 @@ def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
 def test_a_model_that_is_no_sum_is_refused(table: Path) -> None:
     words = ("federate", "sums", table, *BUDGET, "--bounds", confirmed(table), "--parties", 3)
     assert "in memory" in refused(*words, "--model", "kernel")
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (("--scenario", "fair"), "scenario"),
-        (("--parties", 0), "n_parties"),
-        (("--set", "colour=1"), "colour"),
-    ],
-)
-def test_mistakes_are_told_in_a_line(table: Path, more: tuple, sentence: str) -> None:
-    words = ("federate", "simulate", table, *BUDGET, "--bounds", confirmed(table), *more)
-    assert sentence in refused(*words)

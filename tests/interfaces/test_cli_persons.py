@@ -84,17 +84,6 @@ def test_fit_obeys_the_file(visits: Path, model: str) -> None:
     assert "declare" in refused.output
 
 
-def test_kernels_say_what_they_offer(visits: Path) -> None:
-    path = visits.parent / "bounds.toml"
-    run("describe", str(visits), "--target", "ill", "-o", str(path))
-    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
-    output = visits.parent / "model.sfumato"
-    words = ["--epsilon", "1", "--bounds", str(path), "-o", str(output), "--model", "kernel"]
-    answer = run("fit", str(visits), *words)
-    assert answer.exit_code != 0
-    assert "for_persons" in " ".join(answer.output.split())
-
-
 def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
     """A command that was asked for nothing protects persons, or says that it cannot."""
     path = visits.parent / "bounds.toml"

@@ -34,14 +34,6 @@ def test_a_density_is_released_and_asked(bounds: Path) -> None:
     assert "columns of numbers" in refused(*words, "--columns", "ward", "-o", "ward.sfumato")
 
 
-def test_a_density_comes_with_a_picture(bounds: Path) -> None:
-    words = ("release", "density", "patients.csv", *USUAL, "--bounds", bounds, "--columns", "age")
-    assert "Its picture: age.svg" in done(*words, "-o", "age.sfumato", "--picture", "age.svg")
-    assert "<svg" in Path("age.svg").read_text()
-    assert ".png, .svg, .pdf" in refused(*words, "-o", "b.sfumato", "--picture", "age.gif")
-    assert not Path("b.sfumato").exists()
-
-
 def test_a_curve_is_released_and_asked(bounds: Path) -> None:
     write_table(pa.table({str(i): [i / 10, i / 9, i / 8] * 30 for i in range(9)}), Path("c.csv"))
     known = confirmed(Path("c.csv"), target=None)

@@ -76,28 +76,3 @@ def test_accuracy_on_raw_rows_stands_under_the_mark_alone(folder: Path) -> None:
     assert RAW in measured[0]
     assert "<svg" in measured[0]
     assert page.count("accuracy") == measured[0].count("accuracy")
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("model.sfumato", "-o", "report.pdf"), ".html"),
-        (("no.sfumato", "-o", "report.html"), "no file"),
-        (("patients.csv", "-o", "report.html"), "no guarantee"),
-        (("patients.toml", "-o", "report.html"), "patients.toml"),
-        (("model.sfumato", "-o", "report.html", "--ledger", "no.db"), "no ledger"),
-        (("model.sfumato", "-o", "r.html", "--sensitive", "--audit", "no.json"), "no file"),
-        (("model.sfumato", "-o", "r.html", "--sensitive", "--audit", "budget.db"), "not JSON"),
-        (("model.sfumato", "-o", "r.html", "--sensitive", "--audit", "list.json"), "audit"),
-        (("model.sfumato", "-o", "r.html", "--sensitive", "--test", "no.csv"), "no file"),
-    ],
-)
-def test_wrong_words_leave_no_report(folder: Path, words: tuple[str, ...], hint: str) -> None:
-    Path("list.json").write_text("[]")
-    assert hint in refused("report", *words)
-    assert not list(Path().glob("*.html"))
-
-
-def test_as_json(folder: Path) -> None:
-    print_lines = json.loads(done("report", "model.sfumato", "-o", "report.html", "--json"))
-    assert print_lines == {"output": "report.html", "sensitive": False, "files": ["model.sfumato"]}

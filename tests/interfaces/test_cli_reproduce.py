@@ -20,7 +20,7 @@ from sfumato.papers import (
     entries_of,
     reproduce as run_entry,
 )
-from tests.interfaces.running import done, in_terminal, plain, refused, run
+from tests.interfaces.running import done, refused, run
 
 QUICK = ("reproduce", "kahm", "--figure", "8", "--quick")
 
@@ -36,12 +36,6 @@ def test_a_quick_run_prints_and_writes(tmp_path: Path) -> None:
     }
 
 
-def test_figures_are_plain_lines_in_a_pipe(tmp_path: Path) -> None:
-    shown = done("reproduce", "kahm", "--table", "11", "--quick", "-o", tmp_path)
-    assert "  100 x 100: printed 0.0193, paper " in shown
-    assert "─" not in shown
-
-
 def test_progress_is_told_on_standard_error(tmp_path: Path) -> None:
     result = run("reproduce", "kahm", "--figure", "4", "--quick", "--json", "-o", tmp_path)
     assert "kahm figure-4: spiral" in result.stderr
@@ -50,12 +44,6 @@ def test_progress_is_told_on_standard_error(tmp_path: Path) -> None:
     assert found["runs"] == 1
     assert "series" not in found
     assert "series" in json.loads((tmp_path / "kahm-figure-4.json").read_text())
-
-
-def test_runs_are_passed_on(tmp_path: Path) -> None:
-    (found,) = json.loads(done(*QUICK, "--runs", "2", "--json", "-o", tmp_path))
-    assert found["runs"] == 2
-    assert "'runs' must be at least 1" in refused(*QUICK, "--runs", "0", "-o", tmp_path)
 
 
 def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
@@ -81,13 +69,6 @@ def test_the_list_names_every_entry_and_what_cannot_be_run(words: tuple[str, ...
     assert "Stress-Predict" in shown
 
 
-def test_the_list_of_one_paper_as_json() -> None:
-    listed = json.loads(done("reproduce", "functions", "--list", "--json"))
-    assert [each["name"] for each in listed["entries"]] == [e.name for e in entries_of("functions")]
-    assert listed["cannot be run"] == []
-    assert json.loads(done("reproduce", "--json"))["cannot be run"]
-
-
 def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "one of kahm, functions" in refused("reproduce", "hull")
     assert "no table-99 of 'kahm'. There are: table-5" in refused(
@@ -96,30 +77,6 @@ def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "It cannot be run: the recordings" in refused("reproduce", "kahm", "--table", "7")
     assert "not both" in refused("reproduce", "kahm", "--table", "5", "--figure", "4")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_matplotlib_one_sentence_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "can_draw", lambda: False)
-    monkeypatch.setattr("sfumato.papers.running.can_draw", lambda: False)
-    result = run(*QUICK, "-o", tmp_path)
-    assert result.exit_code == 0
-    assert "No picture: matplotlib is not installed" in result.stderr
-    assert [file.suffix for file in tmp_path.iterdir()] == [".json"]
-
-
-def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    place = tmp_path / "taken"
-    place.write_text("")
-    assert "taken" in refused(*QUICK, "-o", place)
-
-
-def test_a_table_on_a_terminal(tmp_path: Path) -> None:
-    shown, code = in_terminal("reproduce", "kahm", "--table", "11", "--quick", "-o", tmp_path)
-    assert code == 0
-    assert "paper mode" in plain(shown)
-    assert "─" in shown
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "reproduce.md"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ import pytest
 
 import sfumato
 from sfumato import Ledger
-from sfumato.tables.files import TableFile, note_of
-from tests.interfaces.running import confirmed, done, patients, refused, run
+from sfumato.tables.files import TableFile
+from tests.interfaces.running import confirmed, done, patients, refused
 
 GOLDEN = Path(__file__).parent / "golden"
 ENOUGH = ("--epsilon", "20", "--delta", "1e-5")
@@ -55,37 +54,6 @@ def test_golden_outputs(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     golden("datasets", done("datasets", "list"))
 
 
-def test_an_old_sentence_in_a_file_is_not_repeated(table: Path) -> None:
-    """A file may say more beside the figures than they promise."""
-    bounds = confirmed(table)
-    done("fabricate", table, *ENOUGH, "--bounds", bounds, "-o", "private.csv")
-    beside = Path("private.csv.guarantee.json")
-    record = json.loads(beside.read_text())
-    beside.write_text(beside.read_text().replace('"epsilon": ', '"epsilon": 0', 1))
-    assert "damaged" in refused("guarantee", "private.csv")
-    record["guarantee"]["sentence"] = "at most a factor exp(20), except with probability 1e-05."
-    beside.write_bytes(note_of(record))
-    found = json.loads(done("guarantee", "private.csv", "--json"))
-    assert "plus 1e-05." in found["guarantee"]["sentence"]
-    assert "except" not in found["guarantee"]["sentence"]
-    assert 0.5 < found["attacker"]["guesses_right"] < 1
-    assert "except with probability" not in done("guarantee", "private.csv")
-    record["guarantee"] = {"epsilon": 1.0, "colour": "red"}
-    beside.write_bytes(note_of(record))
-    assert "cannot be read" in refused("guarantee", "private.csv")
-
-
-def test_describe_as_json_and_without_a_target(table: Path) -> None:
-    found = json.loads(done("describe", table, "--json"))
-    assert found["rows"] == 400
-    assert found["private"] is False
-    assert found["target"] is None
-    assert found["bounds_file"] is None
-    columns = {column["name"]: column for column in found["columns"]}
-    assert columns["ill"]["categories"] == ["no", "yes"]
-    assert columns["id"]["left_out"] is True
-
-
 def test_a_model_learns_predicts_and_states_itself(table: Path) -> None:
     bounds = confirmed(table)
     words = ("fit", table, "--target", "ill", *ENOUGH, "--bounds", bounds, "-o", "m.sfumato")
@@ -106,20 +74,6 @@ def test_a_model_learns_predicts_and_states_itself(table: Path) -> None:
     assert stated["columns"] == ["age", "pressure", "ward", "smoker"]
     model = sfumato.load("m.sfumato")
     assert model.guarantee_.to_dict() == fitted["guarantee"]
-
-
-def test_the_guarantee_is_read_without_the_arrays(table: Path) -> None:
-    done("fit", table, *ENOUGH, "--bounds", confirmed(table), "-o", "m.sfumato")
-    before = done("guarantee", "m.sfumato")
-    with zipfile.ZipFile("m.sfumato") as file:
-        largest = max(file.infolist(), key=lambda member: member.file_size)
-        if largest.filename == "header.json":
-            largest = next(m for m in file.infolist() if m.filename.startswith("arrays/"))
-    data = bytearray(Path("m.sfumato").read_bytes())
-    data[largest.header_offset + 90] ^= 255  # inside of the array
-    Path("m.sfumato").write_bytes(data)
-    assert done("guarantee", "m.sfumato") == before
-    assert "m.sfumato" in refused("predict", "m.sfumato", table, "-o", "out.csv")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather", ".jsonl"])
@@ -175,20 +129,6 @@ def test_a_wrong_word_is_told_in_one_line(table: Path, words: tuple[str, ...], h
     usual = ["fit", table, "--epsilon", "1", "--bounds", bounds, "-o", "model.sfumato"]
     assert hint in refused(*usual, *words)
     assert sorted(path.name for path in Path().iterdir()) == ["patients.csv", "patients.toml"]
-
-
-def test_bounds_that_nobody_confirmed_are_refused(table: Path) -> None:
-    done("describe", table, "--target", "ill", "-o", "bounds.toml")
-    for command, output in (("fit", "m.sfumato"), ("fabricate", "p.csv")):
-        line = refused(command, table, "--epsilon", "1", "--bounds", "bounds.toml", "-o", output)
-        assert "sfumato confirm" in line
-
-
-def test_a_warning_is_a_line_and_not_an_error(table: Path) -> None:
-    words = ("fit", table, "--epsilon", "1", "--delta", "0.01", "--bounds", confirmed(table))
-    result = run(*words, "-o", "m.sfumato")
-    assert result.exit_code == 0
-    assert "sfumato: warning: delta=0.01 is above 1/number of rows" in result.stderr
 
 
 def test_datasets_are_written_as_tables(tmp_path: Path) -> None:

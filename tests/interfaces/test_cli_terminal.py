@@ -54,19 +54,6 @@ def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
     assert ended.stderr.startswith("training a model on")
 
 
-def test_an_error_on_a_terminal_is_one_line(tmp_path: Path) -> None:
-    shown, code = in_terminal("guarantee", tmp_path / "no.sfumato", columns=60)
-    assert code == 2
-    assert plain(shown).startswith("sfumato: There is no file")
-    assert "Traceback" not in shown
-
-
-def test_a_narrow_terminal_folds_and_loses_nothing(tmp_path: Path) -> None:
-    shown, code = in_terminal("describe", patients(tmp_path), columns=50)
-    assert code == 0
-    assert max(len(line) for line in plain(shown).splitlines() if "─" in line) <= 50
-
-
 def test_module_version_and_script_are_one() -> None:
     ended = piped("--version")
     assert (ended.returncode, ended.stdout) == (0, f"sfumato {sfumato.__version__}\n")
@@ -75,26 +62,6 @@ def test_module_version_and_script_are_one() -> None:
     if script.exists():
         shown = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
         assert shown.stdout == ended.stdout
-
-
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("sfumato fa", "fabricate"),
-        ("sfumato datasets fe", "fetch"),
-        ("sfumato fit --mo", "--model"),
-        ("sfumato fit --model li", "linear"),
-    ],
-)
-def test_shells_complete_commands_and_names(typed: str, offered: str) -> None:
-    position = str(len(typed.split()) - 1)
-    answer = CliRunner().invoke(
-        app,
-        [],
-        prog_name="sfumato",
-        env={"_SFUMATO_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": position},
-    )
-    assert offered in answer.stdout.split()
 
 
 def commands() -> list[tuple[str, ...]]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger, TableBounds
-from sfumato.cli import fit as fit_command
 from tests.interfaces.running import confirmed, done, patients, run
 
 
@@ -64,19 +63,6 @@ def test_few_records_are_called_so_only_where_their_number_is_public(folder: Pat
     assert "20 records" not in secret.stderr
     many = fitted("--epsilon", 8, "--relation", "replace_one")
     assert "outweigh" not in many.stderr
-
-
-def test_an_interrupted_run_says_what_it_cost(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fit_command, "save", interrupted)
-    result = fitted("--epsilon", 1, "--delta", 1e-5, "--ledger", "budget.db")
-    assert result.exit_code == 130
-    spent = Ledger("budget.db").dataset("ward").spent()
-    assert f"'ward' was charged epsilon {spent:.4g}" in " ".join(result.stderr.split())
 
 
 def test_a_report_shows_both_ends_of_every_declared_range(folder: Path) -> None:

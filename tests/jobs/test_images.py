@@ -14,7 +14,6 @@ from sfumato import PrivateImageClassifier, load
 from sfumato.cli.jobs.images import fit_images, predict_images, read_images
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.images import best_features
 from tests.interfaces.running import done, refused
 
 SIZE = (8, 8, 1)
@@ -74,14 +73,6 @@ def test_an_odd_file_is_one_blank_image_and_silent(folder, kind):
     assert (after.names, after.labels, after.shape) == (before.names, before.labels, before.shape)
 
 
-def test_images_of_another_size_or_mode_are_brought_to_the_public_one(folder):
-    Image.new("RGBA", (33, 5), (255, 255, 255, 255)).save(folder / "lies" / "05.png")
-    Image.new("1", (8, 8), 1).save(folder / "lies" / "06.png")
-    images = read_images(folder, SIZE)
-    assert (images.rows[5:7] == 255).all()
-    assert read_images(folder, (4, 6, 3)).rows.shape == (80, 72)
-
-
 def test_a_model_of_a_folder_predicts_folders_and_arrays(folder, tmp_path):
     model = fit_images(read_images(folder, SIZE), PROMISE, image_features="hog")
     assert model.guarantee_.epsilon == 20.0
@@ -124,14 +115,3 @@ def test_the_command_line_fits_and_predicts_images(folder, tmp_path):
     assert isinstance(load(model), PrivateImageClassifier)
     done("predict", model, folder, "-o", out)
     assert len(out.read_text().splitlines()) == 81
-
-
-def test_best_features_are_the_published_ones(rng):
-    (scattering, first), (patches, second), (net, third) = best_features((32, 32, 3))
-    assert (scattering.mirror, scattering.n_projected) == ("average", 2000)
-    assert (type(patches).__name__, patches.n_projected) == ("RandomPatchFeatures", 2500)
-    assert (type(net).__name__, net.n_projected) == ("RandomProcessFeatures", 3000)
-    assert (second / first, third / first) == pytest.approx((1.5, 2.0))
-    assert first**2 + second**2 + third**2 == pytest.approx(1.0)
-    small = best_features((4, 6, 1))[0][0]
-    assert small.n_projected == small.fit(rng.random((1, 24))).transform(np.zeros((1, 24))).shape[1]

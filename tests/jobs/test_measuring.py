@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato import Bounds, Ledger, PrivateGaussianClassifier
+from sfumato import Ledger
 from sfumato.cli.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
 from sfumato.cli.jobs.pipeline import PrivacyRequest, fit_table
-from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile, write_table
 from tests.jobs.test_pipeline import BOUNDS, rows
 
@@ -39,12 +38,6 @@ def test_accuracy_and_the_curve_rise_to_the_ceiling(source: TableFile) -> None:
     assert 0 <= accuracy(model, source) <= ceiling + 0.05
 
 
-def test_only_models_of_tables_are_measured(source: TableFile) -> None:
-    model = PrivateGaussianClassifier(bounds=Bounds(norm=1.0, labels=[0, 1]), delta=1e-6)
-    with pytest.raises(InvalidInputError, match="trained on a table"):
-        accuracy(model, source)
-
-
 def shares(values: Any, *, edges: Any) -> list[float]:
     counts = [sum(low <= v < high for v in values) for low, high in pairwise(edges)]
     return [count / len(values) for count in counts]
@@ -63,10 +56,3 @@ def test_marginals_are_shares_of_common_columns(tmp_path: Path) -> None:
     assert x.fabricated == pytest.approx(shares(made["x"], edges=edges))
     assert (c.labels, c.real, c.fabricated) == (("a", "b", "z"), (0.6, 0.4, 0.0), (0.5, 0.0, 0.5))
     assert (k.labels, k.real, k.fabricated) == (("1", "2"), (0.5, 0.5), (1.0, 0.0))
-
-
-def test_tables_without_a_common_column(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_table(pa.table({name: [1]}), tmp_path / f"{name}.parquet")
-    with pytest.raises(InvalidInputError, match="in common"):
-        marginals(TableFile(tmp_path / "a.parquet"), TableFile(tmp_path / "b.parquet"))

@@ -15,11 +15,9 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share
 from sfumato.cli.jobs import pipeline
 from sfumato.cli.jobs.pipeline import (
-    MODELS,
     PrivacyRequest,
     fabricate_table,
     fit_table,
-    offered_models,
     predict_table,
     transfer_table,
 )
@@ -48,10 +46,6 @@ QUICK = {
     "large-margin": {},
     "linear": {},
 }
-
-# Additive models cannot learn a label that is a matter of two columns together, and regressors take
-# no label: they have tests of their own.
-ELSEWHERE = ("additive", "additive-regressor", "kernel-regressor", "regressor")
 
 
 def rows(n: int = 600) -> dict[str, Any]:
@@ -103,21 +97,6 @@ def test_a_long_table_is_read_once_where_noise_is_negligible(
     assert len(fitted.guarantee_.events) == passes
 
 
-def test_only_classes_that_are_there_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    offered = offered_models()
-    assert {"gaussian", "hull"} <= set(offered) <= set(MODELS)
-    for name, kind in offered.items():
-        assert getattr(sfumato, MODELS[name]) is kind
-        assert kind.__name__ in sfumato._MODULE_OF
-    hull = "PrivateAffineHullClassifier"
-    monkeypatch.setattr(pipeline, "is_public", lambda name: name != hull)
-    assert "hull" not in offered_models()
-
-
-def test_every_model_that_is_named_is_offered() -> None:
-    assert set(offered_models()) == set(MODELS) == {*QUICK, *ELSEWHERE}
-
-
 @pytest.mark.parametrize("model", QUICK)
 def test_a_table_becomes_a_model_that_answers_tables(
     source: TableFile, tmp_path: Path, model: str
@@ -134,16 +113,6 @@ def test_a_table_becomes_a_model_that_answers_tables(
     assert "names, types, ranges and categories of the columns" in fitted.guarantee_.public
 
 
-def test_the_order_of_columns_and_further_columns_do_not_matter(
-    source: TableFile, tmp_path: Path
-) -> None:
-    fitted = fit_table(source, BOUNDS, GENEROUS, model="gaussian")
-    shuffled = pa.table({name: rows()[name] for name in ("share", "colour", "age")})
-    write_table(shuffled.append_column("more", pa.nulls(600)), tmp_path / "new.parquet")
-    found = predict_table(fitted, TableFile(tmp_path / "new.parquet"))
-    assert found.equals(predict_table(fitted, source))
-
-
 def test_the_command_line_and_python_make_the_same_file(source: TableFile, tmp_path: Path) -> None:
     with seeded_noise(1):
         one = fit_table(source, BOUNDS, GENEROUS, model="gaussian")
@@ -154,33 +123,6 @@ def test_the_command_line_and_python_make_the_same_file(source: TableFile, tmp_p
     sfumato.save(two, tmp_path / "two.sfumato")
     first, second = ((tmp_path / f"{name}.sfumato").read_bytes() for name in ("one", "two"))
     assert first == second
-
-
-def test_a_model_of_arrays_takes_columns_as_they_come(tmp_path: Path) -> None:
-    X, y = np.random.default_rng(0).random((200, 2)), np.repeat([0, 1], 100)
-    bounds = sfumato.Bounds(lower=0.0, upper=1.0, labels=[0, 1])
-    model = PrivateGaussianClassifier(bounds=bounds, delta=1e-5).fit(X, y)
-    write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / "new.csv")
-    found = predict_table(model, TableFile(tmp_path / "new.csv"), probabilities=True)
-    assert found.column_names == ["prediction", "probability of 0", "probability of 1"]
-    np.testing.assert_array_equal(np.asarray(found["prediction"]), model.predict(X))
-    np.testing.assert_allclose(np.asarray(found["probability of 1"]), model.predict_proba(X)[:, 1])
-    write_table(pa.table({"a": X[:, 0]}), tmp_path / "new.csv")
-    with pytest.raises(InvalidInputError, match="2 unnamed columns"):
-        predict_table(model, TableFile(tmp_path / "new.csv"))
-
-
-def test_labels_that_are_numbers_stay_numbers(tmp_path: Path) -> None:
-    columns = rows() | {"label": (rows()["label"] == "yes").astype(np.int64)}
-    bounds = replace(BOUNDS, target=Target("label", "int64", (0, 1)))
-    write_table(pa.table(columns), tmp_path / "rows.parquet")
-    source = TableFile(tmp_path / "rows.parquet", bounds.types())
-    fitted = fit_table(source, bounds, GENEROUS, model="gaussian")
-    found = predict_table(fitted, source)
-    assert found["prediction"].type == pa.int64()
-    assert np.mean(np.asarray(found["prediction"]) == columns["label"]) > 0.85
-    made, _ = fabricate_table(source, bounds, GENEROUS)
-    assert made["label"].type == pa.int64()
 
 
 def test_missing_cells_and_labels_do_not_stop_a_fit(tmp_path: Path) -> None:
@@ -235,21 +177,6 @@ def test_fabricated_rows_have_the_columns_and_the_structure(
     assert len(more) == 50
 
 
-def test_rare_categories_keep_their_share_in_fabricated_tables(tmp_path: Path) -> None:
-    columns = rows(4000)
-    rare = np.random.default_rng(1).random(4000) < 0.03
-    columns["colour"] = np.where(rare, "red", "blue")
-    write_table(pa.table(columns), tmp_path / "rows.parquet")
-    source = TableFile(tmp_path / "rows.parquet", BOUNDS.types())
-    made, _ = fabricate_table(source, BOUNDS, GENEROUS, options={"random_state": 0})
-    assert np.mean(np.asarray(made["colour"]) == "red") == pytest.approx(0.03, abs=0.02)
-
-
-def test_rows_without_labels(source: TableFile) -> None:
-    made, _ = fabricate_table(source, replace(BOUNDS, target=None), GENEROUS)
-    assert made.column_names == ["age", "colour", "share"]
-
-
 # Refusals -----------------------------------------------------------------------------------
 
 
@@ -276,12 +203,6 @@ def test_nothing_happens_before_bounds_are_confirmed(source: TableFile, task: An
 def test_wrong_words_are_named(source: TableFile, options: dict[str, Any], hint: str) -> None:
     with pytest.raises(InvalidInputError, match=hint):
         fit_table(source, BOUNDS, GENEROUS, **options)
-
-
-def test_a_table_without_a_column_of_the_bounds(source: TableFile) -> None:
-    more = (*BOUNDS.columns, Column("weight", "double", lower=0.0, upper=1.0))
-    with pytest.raises(InvalidInputError, match="no column 'weight'"):
-        fit_table(source, replace(BOUNDS, columns=more), GENEROUS)
 
 
 def test_what_predicts_nothing_says_so(source: TableFile) -> None:

@@ -12,8 +12,8 @@ import pytest
 import sfumato
 from sfumato import Ledger
 from sfumato.cli.jobs.pipeline import PrivacyRequest
-from sfumato.cli.jobs.publishing import grid_table, offered_functions, query_table, release_table
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.cli.jobs.publishing import grid_table, query_table, release_table
+from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import Column, TableBounds
 
@@ -38,10 +38,6 @@ def source(tmp_path: Path) -> TableFile:
     return TableFile(tmp_path / "rows.parquet")
 
 
-def test_both_functions_are_offered() -> None:
-    assert set(offered_functions()) == {"density", "curve"}
-
-
 def test_a_density_in_the_units_of_the_table(source: TableFile, tmp_path: Path) -> None:
     model = release_table(source, BOUNDS, GENEROUS, function="density", columns=["age"])
     sfumato.save(model, tmp_path / "density.sfumato")
@@ -56,16 +52,6 @@ def test_a_density_in_the_units_of_the_table(source: TableFile, tmp_path: Path) 
     asked = query_table(loaded, TableFile(tmp_path / "points.csv"))
     np.testing.assert_allclose(np.asarray(asked["density"]), density[:7])
     assert "ranges" in model.guarantee_.public[-1]
-
-
-def test_a_density_of_two_columns(source: TableFile) -> None:
-    model = release_table(source, BOUNDS, GENEROUS, function="density", columns=["height", "age"])
-    grid = grid_table(model, 20)
-    assert grid.column_names == ["height", "age", "density"]
-    assert len(grid) == 400
-    top = int(np.argmax(np.asarray(grid["density"])))
-    assert abs(grid["height"][top].as_py() - 170) < 15
-    assert abs(grid["age"][top].as_py() - 40) < 12
 
 
 def test_missing_numbers_become_the_middle(tmp_path: Path) -> None:
@@ -103,12 +89,6 @@ def test_a_mean_curve_at_the_points_that_its_columns_name(tmp_path: Path) -> Non
     np.testing.assert_allclose(np.asarray(asked["curve"]), curve)
 
 
-def test_other_names_are_equally_spaced_points(tmp_path: Path) -> None:
-    source, bounds = curves([f"visit {i}" for i in range(5)], tmp_path)
-    model = release_table(source, bounds, GENEROUS, function="curve")
-    np.testing.assert_allclose(model.points_, [0, 0.25, 0.5, 0.75, 1])
-
-
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
@@ -124,11 +104,6 @@ def test_wrong_words_are_named(source: TableFile, options: dict[str, Any], hint:
     with pytest.raises(InvalidInputError, match=hint):
         release_table(source, BOUNDS, promise, function="density", **options)
     assert budget.spent() == 0
-
-
-def test_bounds_must_be_confirmed(source: TableFile) -> None:
-    with pytest.raises(MissingBoundsError, match="confirmed"):
-        release_table(source, replace(BOUNDS, confirmed=False), GENEROUS, function="density")
 
 
 def test_grids_and_points_have_limits(source: TableFile, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 from sfumato import Fabricator, save
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.synthetic.quality import SENSITIVE, measured_quality
 from tests.interfaces.running import done, refused
-from tests.synthetic.test_label_tree import PLAIN, fabricator, people
+from tests.synthetic.test_label_tree import fabricator, people
 
 
 @cache
@@ -72,16 +71,6 @@ def test_raw_rows_are_marked_in_every_form(suffix: str, tmp_path: Path) -> None:
     assert SENSITIVE in path.read_text()
     measured_quality(model, rows).write(path)
     assert "SENSITIVE" not in path.read_text()
-
-
-def test_tables_without_labels_and_other_methods() -> None:
-    model = fabricator(bounds=PLAIN).fit(people(300))
-    assert measured_quality(model, model.fabricate()).learners == {}
-    with pytest.raises(InvalidInputError, match="without rows"):
-        measured_quality(model, model.fabricate().iloc[:0])
-    other = fabricator(method="moments").fit(people(300))
-    with pytest.raises(UnsupportedModeError, match="tree"):
-        measured_quality(other, people(3))
 
 
 def test_text_of_any_kind_is_fabricated_with_new_ids(

@@ -11,14 +11,13 @@ import pytest
 from sfumato import (
     Bounds,
     Ledger,
-    PrivateDensity,
     PrivateGaussianClassifier,
     PrivateMoments,
     PrivatePCA,
 )
 from sfumato.audit.testing import seeded_noise
 from sfumato.cli.jobs.streaming import fit_in_batches
-from sfumato.exceptions import BudgetExceededError, InvalidInputError, MissingBoundsError
+from sfumato.exceptions import BudgetExceededError, InvalidInputError
 
 N, P = 9001, 5
 
@@ -84,14 +83,6 @@ def test_rows_that_are_missing_are_noticed() -> None:
     assert not hasattr(model, "guarantee_")
 
 
-def test_labels_must_be_listed() -> None:
-    source = Source(0, 1000)
-    model = PrivateGaussianClassifier(bounds=Bounds(norm=3.0, labels="public"))
-    with pytest.raises(MissingBoundsError, match="labels listed"):
-        fit_in_batches(model, source.read, n_rows=N, n_features=P)
-    assert source.passes == 0
-
-
 @pytest.mark.parametrize("batch", [1000, 20000])
 @pytest.mark.parametrize("labels", [None, ["a", "b", "c"]])
 @pytest.mark.parametrize("kind", [PrivateMoments, PrivatePCA])
@@ -107,11 +98,3 @@ def test_moments_and_components_in_one_pass(seed: int, batch: int, labels: Any, 
     assert type(model) is kind
     for name, value in vars(whole).items():
         np.testing.assert_array_equal(getattr(model, name), value, err_msg=name)
-
-
-def test_a_model_that_needs_all_rows_at_once_is_refused() -> None:
-    source = Source(0, 1000)
-    model: Any = PrivateDensity(bounds=Bounds(lower=0.0, upper=1.0))
-    with pytest.raises(InvalidInputError, match="needs all rows at once; not so"):
-        fit_in_batches(model, source.read, n_rows=N, n_features=P)
-    assert source.passes == 0

@@ -90,40 +90,7 @@ def test_no_chart_is_empty(page: Any) -> None:
         assert colours(chart.screenshot(animations="disabled")) > 8
 
 
-def test_an_empty_picture_would_be_noticed(browser: Any) -> None:
-    opened = browser.new_context().new_page()
-    opened.set_content("<svg width=300 height=200></svg>")
-    assert colours(opened.query_selector("svg").screenshot()) == 1
-    opened.close()
-
-
 def test_axe_finds_nothing(page: Any) -> None:
     checker = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = checker.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
-
-
-def test_axe_would_notice(browser: Any) -> None:
-    checker = pytest.importorskip("axe_playwright_python.sync_playwright")
-    opened = browser.new_context().new_page()
-    opened.set_content("<html><body style='color:#ccc;background:#fff'>faint</body></html>")
-    assert checker.Axe().run(opened).violations_count > 0
-    opened.close()
-
-
-def test_the_keyboard_scrolls_the_page(page: Any) -> None:
-    is_at_end = "window.scrollY + window.innerHeight >= document.body.scrollHeight - 2"
-    for _ in range(400):  # a key that comes before the page is ready is lost
-        page.keyboard.press("End")
-        page.wait_for_timeout(250)
-        if page.evaluate(is_at_end):
-            break
-    assert page.evaluate(is_at_end)
-    assert page.evaluate("document.activeElement === document.body")
-
-
-def test_the_promise_is_the_largest_text_after_the_titles(page: Any) -> None:
-    size = "e => parseFloat(getComputedStyle(e).fontSize)"
-    sentence = page.eval_on_selector(".hero .sentence", size)
-    assert sentence >= 20
-    assert sentence > page.eval_on_selector("main > section p", size)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sfumato import PrivatePCA
-from sfumato.exceptions import InvalidInputError
 from sfumato.federated import Federation, make_parties
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Report, Result
@@ -47,8 +46,3 @@ def test_parties_that_vanished_are_shown() -> None:
     assert "<b>" not in page
     assert "&lt;b&gt;clinic 19" in page
     assert parties_of(told)[1][0][1:] == ("secret", "1 of 2", "1.00", "3", "nothing")
-
-
-def test_what_is_no_federation_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="what Federation"):
-        Result("x", Guarantee(epsilon=1.0), federation={"trust": "noisy"})
