@@ -38,6 +38,7 @@ from sfumato.papers.large_margin.ellipsoids import (
     PerturbableSum,
     extended,
     minimise_strongly_convex,
+    penalised,
     quadratic_features,
     shifted_into_cone,
     to_matrices,
@@ -660,7 +661,8 @@ def test_the_printed_objective_falls_without_bound() -> None:
     values, axes = np.linalg.eigh(printed().weight(noise))
     assert values[0] < 0
     direction = to_vectors(np.stack([np.outer(axes[:, 0], axes[:, 0])] * 3))
-    smooth = printed().smooth(rows, codes, 3, noise)
+    objective = LargeMarginObjective(rows, codes, 3, MarginLoss(0.5, 0.0))
+    smooth = penalised(objective, linear=to_vectors(printed().weight(noise)))
     costs = [smooth(t * direction)[0] for t in (0.0, 1e2, 1e4, 1e6)]
     assert costs == sorted(costs, reverse=True)
     assert costs[3] < -1e5 * abs(values[0])

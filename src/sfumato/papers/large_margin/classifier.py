@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,14 +16,23 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sfumato.core.arrays import clip_to_finite
-from sfumato.core.constraints import Form, integers, labels, numbers, real, refuse, whole
+from sfumato.core.constraints import (
+    Form,
+    check_parameters,
+    integers,
+    labels,
+    numbers,
+    one_of,
+    real,
+    refuse,
+    whole,
+)
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     LargeMarginObjective,
     MarginLoss,
     MixtureLoss,
-    ScoreLoss,
     Smooth,
     centroids,
     cone_residual,
@@ -31,7 +40,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     extended,
     minimise_in_cone,
     penalised,
-    precisions,
     quadratic_features,
     shifted_into_cone,
     softmin,
@@ -42,13 +50,10 @@ from sfumato.papers.large_margin.ellipsoids import (
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-LOSSES = ("huber", "hinge")
-REGULARIZERS = ("trace", "frobenius")
-POSITIVITIES = ("cone", "shift")
-SCALINGS = ("columns", "overall", "none")
 HINGE_WIDTHS = (0.5, 0.1, 0.02, 4e-3, 1e-3)  # the last is the hinge up to 1/4000 a pair
 
 
+@dataclass(eq=False, repr=False)
 class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstimator):
     """``argmin_c softmin_{k in c} aᵀ Φ_k a`` with ``a = [x; 1]`` and positive semidefinite Φ.
 
@@ -124,6 +129,29 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
     True
     """
 
+    loss: str = "huber"
+    _: KW_ONLY
+    regularizer: str = "trace"
+    regularization: float = 1e-2
+    huber_width: float = 0.5
+    n_ellipsoids: int = 1
+    positivity: str = "cone"
+    scaling: str = "columns"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Any = None
+
+    parameters: ClassVar[Form] = {
+        "loss": one_of("huber", "hinge"),
+        "regularizer": one_of("trace", "frobenius"),
+        "regularization": real(above=0.0),
+        "huber_width": real(above=0.0),
+        "n_ellipsoids": whole(least=1),
+        "positivity": one_of("cone", "shift"),
+        "scaling": one_of("columns", "overall", "none"),
+        "tol": real(above=0.0),
+        "max_iter": whole(least=1),
+    }
     stored_form: ClassVar[Form] = {
         "classes_": labels("c"),
         "mean_": numbers("d"),
@@ -134,31 +162,6 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         "objective_": real(),
         "n_iter_": whole(),
     }
-
-    def __init__(
-        self,
-        loss: str = "huber",
-        *,
-        regularizer: str = "trace",
-        regularization: float = 1e-2,
-        huber_width: float = 0.5,
-        n_ellipsoids: int = 1,
-        positivity: str = "cone",
-        scaling: str = "columns",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.regularizer = regularizer
-        self.regularization = regularization
-        self.huber_width = huber_width
-        self.n_ellipsoids = n_ellipsoids
-        self.positivity = positivity
-        self.scaling = scaling
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Find the ellipsoids.
@@ -175,25 +178,31 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         Self
             The fitted estimator.
         """
-        self._check_parameters()
+        check_parameters(self, self.parameters)
+        if self.positivity == "shift" and self.regularizer != "frobenius":
+            raise InvalidInputError(
+                "positivity='shift' needs regularizer='frobenius': without the cone a trace has no "
+                "least value."
+            )
         rows, codes = self._checked(X, y)
         self.mean_, self.scale_ = _scales(rows, self.scaling)
         scaled = (rows - self.mean_) / self.scale_
         own, self.starts_, n_matrices = self._own_ellipsoids(scaled, codes)
-        W = to_vectors(np.broadcast_to(np.eye(scaled.shape[1] + 1), (n_matrices, *self._square)))
+        order, weight = rows.shape[1] + 1, float(self.regularization)
+        W = to_vectors(np.broadcast_to(np.eye(order), (n_matrices, order, order)))
         for width in HINGE_WIDTHS if self.loss == "hinge" else (float(self.huber_width),):
-            objective = LargeMarginObjective(
-                extended(scaled), own, n_matrices, self._loss(width), 1 / len(rows)
-            )
-            W = self._minimised(self._penalised(objective), W)
+            single = self.n_ellipsoids == 1
+            loss = MarginLoss(width) if single else MixtureLoss(width, self.starts_)
+            objective = LargeMarginObjective(extended(scaled), own, n_matrices, loss, 1 / len(rows))
+            if self.regularizer == "frobenius":
+                smooth = penalised(objective, quadratic=weight)
+            else:
+                smooth = penalised(objective, linear=weight * to_vectors(np.eye(order)))
+            W = self._minimised(smooth, W)
         self.matrices_ = to_matrices(W)
         if self.positivity == "shift":
             self.matrices_ = shifted_into_cone(self.matrices_)
         return self
-
-    @property
-    def _square(self) -> tuple[int, int]:
-        return self.n_features_in_ + 1, self.n_features_in_ + 1
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Codes]:
         if y is None:
@@ -219,29 +228,6 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         if self.starts_[0] != 0 or not (np.diff(self.starts_) > 0).all():
             raise refuse("starts_", "the first ellipsoid of each class, in order")
 
-    def _check_parameters(self) -> None:
-        for name, choices in (
-            ("loss", LOSSES),
-            ("regularizer", REGULARIZERS),
-            ("positivity", POSITIVITIES),
-            ("scaling", SCALINGS),
-        ):
-            if getattr(self, name) not in choices:
-                allowed = ", ".join(repr(choice) for choice in choices)
-                raise InvalidInputError(
-                    f"'{name}' must be one of {allowed}. Got {getattr(self, name)!r} instead."
-                )
-        for name in ("regularization", "huber_width", "tol", "max_iter", "n_ellipsoids"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidInputError(
-                    f"'{name}' must be positive. Got {getattr(self, name)!r} instead."
-                )
-        if self.positivity == "shift" and self.regularizer != "frobenius":
-            raise InvalidInputError(
-                "positivity='shift' needs regularizer='frobenius': without the cone a trace has no "
-                "least value."
-            )
-
     def _own_ellipsoids(self, rows: Array, codes: Codes) -> tuple[Codes, Codes, int]:
         """Return the ellipsoid of each row, the first one of each class, and their number."""
         if self.n_ellipsoids == 1:
@@ -256,17 +242,6 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
             own[members] = total + means.labels_
             total += parts
         return own, np.array(starts), total
-
-    def _loss(self, width: float) -> ScoreLoss:
-        if self.n_ellipsoids == 1:
-            return MarginLoss(width)
-        return MixtureLoss(width, self.starts_)
-
-    def _penalised(self, objective: LargeMarginObjective) -> Smooth:
-        weight = float(self.regularization)
-        if self.regularizer == "frobenius":
-            return penalised(objective, quadratic=weight)
-        return penalised(objective, linear=weight * to_vectors(np.eye(self._square[0])))
 
     def _minimised(self, smooth: Smooth, start: Array) -> Array:
         tolerance, max_iter = self.tol / 10, int(self.max_iter)
@@ -295,7 +270,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
     @property
     def precisions_(self) -> Array:
         """Inverse covariances of the ellipsoids, for rows as given."""
-        return np.asarray(precisions(self.matrices_) / np.outer(self.scale_, self.scale_))
+        return np.asarray(self.matrices_[:, :-1, :-1] / np.outer(self.scale_, self.scale_))
 
     def distances(self, X: ArrayLike) -> Array:
         """Return the score of each row and class, shape (n_samples, n_classes); the least wins.

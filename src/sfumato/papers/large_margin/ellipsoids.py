@@ -62,11 +62,6 @@ class MarginLoss:
         """``1 / (2 width)``."""
         return 0.5 / self.width
 
-    @property
-    def value_at_zero(self) -> float:
-        """Loss against one other class where all scores are equal."""
-        return float(_rounded_hinge(np.array([self.margin]), self.width)[0][0])
-
     def value_and_slopes(self, scores: Array, own: Codes) -> tuple[float, Array]:
         """See `ScoreLoss`."""
         lacking, rows = self._lacking(scores, own)
@@ -78,7 +73,7 @@ class MarginLoss:
     def curved(self, scores: Array, own: Codes, change: Array) -> Array:
         """Return the change of the slopes along a `change` of the scores."""
         lacking, rows = self._lacking(scores, own)
-        bent = np.where(np.abs(lacking) < self.width, 0.5 / self.width, 0.0)
+        bent = np.where(np.abs(lacking) < self.width, self.max_curvature, 0.0)
         bent *= change[rows, own][:, None] - change
         return _spread(bent, rows, own)
 
@@ -205,15 +200,13 @@ class LargeMarginObjective:
     def _kept(self) -> list[Array] | None:
         if len(self.rows) * self.shape[1] > MAX_CACHED:
             return None
-        return [quadratic_features(self.rows[part]) for part in self._parts()]
-
-    def _parts(self) -> Iterator[slice]:
-        for start in range(0, len(self.rows), BLOCK):
-            yield slice(start, start + BLOCK)
+        starts = range(0, len(self.rows), BLOCK)
+        return [quadratic_features(self.rows[start : start + BLOCK]) for start in starts]
 
     def _blocks(self) -> Iterator[tuple[Array, Codes]]:
-        for number, part in enumerate(self._parts()):
-            kept = self._kept
+        kept = self._kept
+        for number, start in enumerate(range(0, len(self.rows), BLOCK)):
+            part = slice(start, start + BLOCK)
             features = quadratic_features(self.rows[part]) if kept is None else kept[number]
             yield features, self.own[part]
 
@@ -376,7 +369,10 @@ class MarginLimits:
     @property
     def at_zero(self) -> float:
         """Sum of the losses where all matrices are zero."""
-        return self.n_rows * (self.n_classes - 1) * self.loss.value_at_zero
+        equal = np.array([self.loss.margin])  # against one other class, all scores equal
+        return (
+            self.n_rows * (self.n_classes - 1) * float(_rounded_hinge(equal, self.loss.width)[0][0])
+        )
 
     def gradient_error(self, longest: float) -> float:
         """Bound on the rounding of a gradient at matrices of this norm at most.
@@ -465,16 +461,13 @@ def minimise_in_cone(
     """
     values, axes = np.linalg.eigh(to_matrices(start))
     factors = axes * np.sqrt(np.maximum(values, MIN_EIGENVALUE))[..., None, :]
-    best, n_iter = descend(_of_factors(smooth), factors, tolerance=tolerance, max_iter=max_iter)
-    return to_vectors(best @ np.swapaxes(best, -1, -2)), n_iter
 
-
-def _of_factors(smooth: Smooth) -> Smooth:
-    def value_and_gradient(factors: Array) -> tuple[float, Array]:
+    def by_factors(factors: Array) -> tuple[float, Array]:
         value, gradient = smooth(to_vectors(factors @ np.swapaxes(factors, -1, -2)))
         return value, 2 * to_matrices(gradient) @ factors
 
-    return value_and_gradient
+    best, n_iter = descend(by_factors, factors, tolerance=tolerance, max_iter=max_iter)
+    return to_vectors(best @ np.swapaxes(best, -1, -2)), n_iter
 
 
 def cone_residual(smooth: Smooth, W: Array) -> float:
@@ -500,21 +493,10 @@ def shifted_into_cone(matrices: Array) -> Array:
 # Shapes and answers -------------------------------------------------------------------------------
 
 
-def precisions(matrices: Array) -> Array:
-    """Ψ, the inverse covariance of each ellipsoid."""
-    return np.asarray(matrices[:, :-1, :-1])
-
-
 def centroids(matrices: Array) -> Array:
     """μ, the centre of each ellipsoid; the one nearest to zero where an axis is infinite."""
     inverses = np.linalg.pinv(matrices[:, :-1, :-1], hermitian=True)
     return np.asarray(-np.einsum("kij,kj->ki", inverses, matrices[:, :-1, -1]))
-
-
-def offsets(matrices: Array) -> Array:
-    """θ, the score at the centre; not negative for positive semidefinite Φ."""
-    reach = np.einsum("ki,ki->k", matrices[:, :-1, -1], centroids(matrices))
-    return np.asarray(matrices[:, -1, -1] + reach)
 
 
 class EllipsoidAnswers:
@@ -529,8 +511,9 @@ class EllipsoidAnswers:
 
     @property
     def offsets_(self) -> Array:
-        """Scores at the centres."""
-        return offsets(self.matrices_)
+        """θ, the scores at the centres; not negative for positive semidefinite Φ."""
+        reach = np.einsum("ki,ki->k", self.matrices_[:, :-1, -1], centroids(self.matrices_))
+        return np.asarray(self.matrices_[:, -1, -1] + reach)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return minus the distances; for two classes, their difference.

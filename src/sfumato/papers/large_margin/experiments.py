@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_iris
@@ -46,28 +45,18 @@ REMARKS = (
 )
 
 
-@dataclass(frozen=True)
-class Task:
-    """A data set, how the printed and the mended mechanism see it, and their settings.
-
-    reduced: Rows in few dimensions, found without privacy: for what is printed and for no noise.
-    reduced_bounds, bounds: Of these rows, and of the rows as they are.
-    rows: Rows as they are; components are charged in the mended mechanism.
-    lam: Weight of the trace in the printed objective.
-    strict: Further settings of the mended mechanism.
-    plain: Further settings of the ellipsoids without noise.
-    fits: Fits a run, more where there are few rows to score on.
-    """
+class Task(NamedTuple):
+    """A data set, how the printed and the mended mechanism see it, and their settings."""
 
     name: str
-    reduced: Split
+    reduced: Split  # rows in few dimensions, found without privacy: for what is printed, and plain
     reduced_bounds: Bounds
-    rows: Split
+    rows: Split  # as they are; components are charged in the mended mechanism
     bounds: Bounds
-    lam: float
-    strict: dict[str, Any]
-    plain: dict[str, Any]
-    fits: int = 1
+    lam: float  # weight of the trace in the printed objective
+    strict: dict[str, Any]  # further settings of the mended mechanism
+    plain: dict[str, Any]  # and of the ellipsoids without noise
+    fits: int = 1  # a run; more where there are few rows to score on
 
 
 def iris(fits: int = 1, seed: int = 0) -> Task:
@@ -113,12 +102,8 @@ def strict_accuracy(task: Task, epsilon: float) -> float:
 
 def printed_accuracy(task: Task, epsilon: float, n_fits: int) -> float | None:
     """Mean over draws that leave a minimiser; None where hardly any does."""
-    model = PrintedLargeMarginClassifier(
-        regularization=task.lam,
-        huber_width=HUBER,
-        epsilon=epsilon,
-        bounds=task.reduced_bounds,
-    )
+    words: Any = {"huber_width": HUBER, "epsilon": epsilon, "bounds": task.reduced_bounds}
+    model = PrintedLargeMarginClassifier(regularization=task.lam, **words)
     part, found = task.reduced.first(PRINTED_ROWS), []
     for _ in range(MAX_DRAWS * n_fits):
         try:
@@ -143,26 +128,14 @@ def share_with_minimiser(task: Task, epsilon: float, n_draws: int) -> float:
 def rows_of(task: Task, setting: Setting) -> list[Comparison]:
     """Return all rows of one data set."""
     setting.tell(f"{task.name}, without noise")
-    rows = [
-        Comparison(
-            f"{task.name}, without noise",
-            None,
-            plain_accuracy(task),
-            strict_accuracy(task, math.inf),
-        )
-    ]
+    plain, mended = plain_accuracy(task), strict_accuracy(task, math.inf)
+    rows = [Comparison(f"{task.name}, without noise", None, plain, mended)]
     n_fits = task.fits * setting.runs
     for epsilon in BUDGETS:
         setting.tell(f"{task.name}, epsilon {epsilon:g}")
-        strict = np.mean([strict_accuracy(task, epsilon) for _ in range(n_fits)])
-        rows.append(
-            Comparison(
-                f"{task.name}, epsilon {epsilon:g}",
-                None,
-                printed_accuracy(task, epsilon, n_fits),
-                float(strict),
-            )
-        )
+        mended = float(np.mean([strict_accuracy(task, epsilon) for _ in range(n_fits)]))
+        printed = printed_accuracy(task, epsilon, n_fits)
+        rows.append(Comparison(f"{task.name}, epsilon {epsilon:g}", None, printed, mended))
     share = share_with_minimiser(task, 1.0, 200 if setting.quick else 1000)
     what = f"{task.name}, epsilon 1, noise that leaves a minimiser"
     # The paper takes it for granted; 0.05 is more than three deviations of 1000 draws.

@@ -19,7 +19,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     LargeMarginObjective,
     MarginLoss,
-    Smooth,
     extended,
     minimise_in_cone,
     penalised,
@@ -56,17 +55,6 @@ class PrintedObjective:
     huber_width: float
     epsilon: float
 
-    def guarantee(self, public: tuple[str, ...]) -> Guarantee:
-        """State that nothing is promised; the figure of Theorem 1 has a constant never given."""
-        return Guarantee(
-            epsilon=None,
-            relation=Relation.REPLACE_ONE,
-            status=Status.REFUTED,
-            claimed_epsilon=self.epsilon,
-            public=public,
-            events=(NonPrivateEvent(),),
-        )
-
     def noise(self, order: int) -> Array:
         """Draw the symmetric part of b; its other part acts on nothing."""
         b = gamma_linear_term(PRINTED_SENSITIVITY / self.epsilon, order**2).reshape(order, order)
@@ -87,23 +75,8 @@ class PrintedObjective:
         """
         return bool(np.linalg.eigvalsh(self.weight(noise))[0] > 0)
 
-    def smooth(self, rows: Array, codes: NDArray[np.intp], n_classes: int, noise: Array) -> Smooth:
-        """Return the objective and its gradient, for extended rows."""
-        loss = MarginLoss(self.huber_width, PRINTED_MARGIN)
-        objective = LargeMarginObjective(rows, codes, n_classes, loss)
-        return penalised(objective, linear=to_vectors(self.weight(noise)))
-
-    def minimise(
-        self, rows: Array, codes: NDArray[np.intp], n_classes: int, *, ledger: Any, unit: str
-    ) -> Array:
-        """Draw b and minimise; raise where there is no minimiser."""
-        warnings.warn(
-            f"The printed objective protects nobody, whatever epsilon is: {WHY}.",
-            RefutedGuaranteeWarning,
-            stacklevel=4,
-        )
-        # An event without a finite epsilon, so that no budget pays for this.
-        prepay(ledger, NonPrivateEvent(), unit=unit, relation=Relation.REPLACE_ONE)
+    def minimise(self, rows: Array, codes: NDArray[np.intp], n_classes: int) -> Array:
+        """Draw b and minimise over extended rows; raise where there is no minimiser."""
         order = rows.shape[1]
         noise = self.noise(order)
         if not self.is_bounded(noise):
@@ -112,10 +85,11 @@ class PrintedObjective:
                 "without bound along a common shift of all matrices. This happens with "
                 "probability at least 1/2."
             )
+        loss = MarginLoss(self.huber_width, PRINTED_MARGIN)
+        objective = LargeMarginObjective(rows, codes, n_classes, loss)
+        smooth = penalised(objective, linear=to_vectors(self.weight(noise)))
         start = np.tile(to_vectors(np.eye(order)), (n_classes, 1))
-        smooth = self.smooth(rows, codes, n_classes, noise)
-        found, _ = minimise_in_cone(smooth, start, tolerance=1e-6, max_iter=2000)
-        return to_matrices(found)
+        return to_matrices(minimise_in_cone(smooth, start, tolerance=1e-6, max_iter=2000)[0])
 
 
 @dataclass(eq=False, repr=False)
@@ -189,14 +163,24 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
             huber_width=float(self.huber_width),
             epsilon=float(self.epsilon),
         )
-        self.guarantee_ = printed.guarantee(budget.facts)
-        self.matrices_ = printed.minimise(
-            _extended_rows(self.row_bounds, rows),
-            codes,
-            len(self.classes_),
-            ledger=self.ledger,
-            unit=self.unit,
+        warnings.warn(
+            f"The printed objective protects nobody, whatever epsilon is: {WHY}.",
+            RefutedGuaranteeWarning,
+            stacklevel=3,
         )
+        # An event without a finite epsilon, so that no budget pays for this.
+        prepay(self.ledger, NonPrivateEvent(), unit=self.unit, relation=Relation.REPLACE_ONE)
+        # Nothing is promised; the figure of Theorem 1 has a constant that is never given.
+        self.guarantee_ = Guarantee(
+            epsilon=None,
+            relation=Relation.REPLACE_ONE,
+            status=Status.REFUTED,
+            claimed_epsilon=printed.epsilon,
+            public=budget.facts,
+            events=(NonPrivateEvent(),),
+        )
+        extended_rows = _extended_rows(self.row_bounds, rows)
+        self.matrices_ = printed.minimise(extended_rows, codes, len(self.classes_))
         return self
 
     def distances(self, X: ArrayLike) -> Array:

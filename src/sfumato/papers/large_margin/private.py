@@ -21,7 +21,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     PerturbableSum,
     centroids,
     extended,
-    precisions,
     quadratic_features,
     shifted_into_cone,
     to_matrices,
@@ -221,7 +220,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     @property
     def precisions_(self) -> Array:
         """Inverse covariances of the ellipsoids."""
-        return precisions(self.matrices_)
+        return np.asarray(self.matrices_[:, :-1, :-1])
 
     def distances(self, X: ArrayLike) -> Array:
         """Return the score of each row and class, shape (n_samples, n_classes); the least wins.
