@@ -315,7 +315,7 @@ def test_the_code_of_a_target_row_does_not_depend_on_other_rows(
     fitted = model(relation="add_or_remove_one", bounds=bounds).fit(S, s)
 
     def codes(rows: np.ndarray) -> np.ndarray:
-        return fitted._codes_alone(fitted._source_rows(rows))
+        return fitted._codes_alone(fitted._cube.scaled(rows))
 
     first = codes(T)
     agree = np.mean(first == fitted.predict(T))

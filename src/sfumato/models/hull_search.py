@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,26 +72,16 @@ SMALL_GAIN = 1e-4
 SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 20_000, 100
 
 
-class Branch(TypedDict):
-    """Plain arrays of a fitted branch; a stack of branches has one more leading dimension."""
-
-    mean: Array  # (p,), float64
-    basis: list[Array]  # V (p, r), or two factors whose product it is
-    deviations: Array  # (n,) standard deviations of the first coordinates; inf: not used
-    inducing: Array  # (N, n) whitened coordinates of the rows
-    coefficients: Array  # (L, N, r + 2): B_V, B_1 and |B_1|
-    regularization: Array  # (L,), float64
-    n_components: Any  # n of the first layer; 0 when all rows are one point
-
-
+# Plain arrays of a fitted branch; a stack of branches has one more leading dimension.
+Branch = dict[str, Any]
 _fields = record(
-    mean=numbers("d"),
-    basis=listed(numbers(None, None)),
-    deviations=numbers("n", above=0.0, most=math.inf),
-    inducing=numbers("N", "n"),
-    coefficients=numbers("L", "N", "r+2"),
-    regularization=numbers("L", least=0.0),
-    n_components=whole(most="n"),
+    mean=numbers("d"),  # float64
+    basis=listed(numbers(None, None)),  # V (p, r), or two factors whose product it is
+    deviations=numbers("n", above=0.0, most=math.inf),  # of the first coordinates; inf: not used
+    inducing=numbers("N", "n"),  # whitened coordinates of the rows
+    coefficients=numbers("L", "N", "r+2"),  # B_V, B_1 and |B_1|
+    regularization=numbers("L", least=0.0),  # float64
+    n_components=whole(most="n"),  # n of the first layer; 0 when all rows are one point
 )
 
 

@@ -192,13 +192,8 @@ def fit_layer(
 ) -> tuple[dict[str, Any], Array]:
     """Fit Algorithm 1 and return the mapping with its outputs at the training inputs.
 
-    The inputs of the mapping are ``(x - origin) · scale``, `inducing` holds the inducing points in
-    the same coordinates, and the answer is ``kernel(inputs, inducing) @ coefficients``.
-
-    max_points: M_max, at most N.
-    width: The p by which variances and errors are averaged; rows that were rotated into fewer
-        coordinates keep the p they had.
-    first_layer: Where the search for M begins: far below M_max, or at it.
+    It answers ``kernel((x - origin) · scale, inducing) @ coefficients``. Variances and errors are
+    averaged by `width`: rows that were rotated into fewer coordinates keep the p they had.
     """
     xp = namespace_of(x)
     n_rows, origin = int(Y.shape[0]), xp.mean(x, axis=0)
@@ -288,13 +283,9 @@ def fit_branch(
     width: int | None = None,
     dtype: str = "float64",
 ) -> Branch:
-    """Fit Algorithm 2 in double precision; `dtype` is the precision of what is kept.
+    """Fit Algorithm 2 in double precision; layer l has ``max(n - l + 1, 1)`` inputs.
 
-    n_components: Subspace dimension n of the first layer; capped by the rank of the rows.
-    n_layers: L; layer l has ``max(n - l + 1, 1)`` inputs.
-    inducing_ratio: ``M_max / N`` (68).
-    center: Whether the mean is taken off first; as printed it is not.
-    width: The p of averages, where it is not the number of columns; see `fit_layer`.
+    `inducing_ratio` is ``M_max / N`` (68), `dtype` the precision of what is kept.
     """
     xp = namespace_of(rows)
     rows = cast(rows, "float64")
@@ -499,25 +490,20 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         x = cast(self._begin(X), "float64")
         xp = namespace_of(x)
         if y is None:
-            raise InvalidInputError(
-                "MembershipMapping requires y to be passed, but the target y is None."
-            )
+            raise InvalidInputError("requires y to be passed, but the target y is None.")
         try:
             outputs = y if is_foreign_array(y) else np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                "'y' must contain numbers, one row for each row of X."
-            ) from None
+            if not is_foreign_array(outputs):
+                assert_all_finite(outputs, input_name="y")
+        except (TypeError, ValueError) as error:
+            is_ours = str(error).startswith("Input y")
+            wanted = "'y' must contain numbers, one row for each row of X."
+            raise InvalidInputError(str(error) if is_ours else wanted) from None
         if outputs.ndim not in (1, 2) or outputs.shape[0] != x.shape[0]:
             raise InvalidInputError(
                 f"'y' must have one row for each of the {x.shape[0]} rows of X, in one or two "
                 f"dimensions. Got inconsistent shape {tuple(outputs.shape)}."
             )
-        try:
-            if not is_foreign_array(outputs):
-                assert_all_finite(outputs, input_name="y")
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from None
         outputs = cast(like(x, outputs), "float64")
         self.single_output_ = outputs.ndim == 1
         Y = outputs[:, None] if self.single_output_ else outputs

@@ -421,16 +421,17 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         """
         given, budget = self._begin(source, y_source)
         self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
-        scaled = given.mapped(IntoUnitCube(self.row_bounds, given.width))
-        sums = self._sums(budget, self._in_ball(scaled))  # [T1] the budget divided
+        sums = self._sums(budget, given.mapped(self._cube))  # [T1] the budget divided
         # [T3] the releases, [T4] post-processing
         return budget, budget.calibrate(), lambda: self._draw(sums)
 
-    def _in_ball(self, scaled: Records) -> Records:
-        inner = IntoUnitCube(self.source_bounds_, self.n_source_features_).inner_bounds
-        return scaled.mapped(IntoUnitBall(inner, scaled.width))
+    @property
+    def _cube(self) -> IntoUnitCube:
+        """How rows of the source's space are clipped and scaled, by the public bounds."""
+        return IntoUnitCube(self.source_bounds_, self.n_source_features_)
 
-    def _sums(self, budget: Budget, records: Records) -> ClassGaussianSums:
+    def _sums(self, budget: Budget, scaled: Records) -> ClassGaussianSums:
+        records = scaled.mapped(IntoUnitBall(self._cube.inner_bounds, scaled.width))
         return ClassGaussianSums(
             budget,
             records,
@@ -440,8 +441,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         )
 
     def _draw(self, sums: ClassGaussianSums) -> tuple[Gaussians, Guarantee]:
-        inner = IntoUnitCube(self.source_bounds_, self.n_source_features_).inner_bounds
-        return from_released(sums.draw().in_units_of(inner)), sums.budget.guarantee()
+        released = sums.draw().in_units_of(self._cube.inner_bounds)
+        return from_released(released), sums.budget.guarantee()
 
     def _plan_target(self, target: Any, y_target: Any) -> tuple[Array, Codes, Planned | None]:
         """Check everything about the target; return rows, codes (-1: no label) and its release."""
@@ -475,18 +476,18 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         sums = self._sums(budget, given)  # [T9] the target's budget divided
 
         def draw() -> tuple[Gaussians, Guarantee]:
-            scaled = self._source_rows(rows)
+            scaled = self._cube.scaled(rows)
             # Replacing one record changes one row and one code.
             coded = np.where(codes >= 0, codes, self._codes_alone(scaled))
-            sums.records = self._in_ball(ArrayRecords(scaled, coded, relation=self.relation))
+            own = ArrayRecords(scaled, coded, relation=self.relation)
+            sums.records = own.mapped(IntoUnitBall(self._cube.inner_bounds, own.width))
             return self._draw(sums)
 
         return rows, codes, (budget, budget.calibrate(), draw)  # [T10] charged with the source
 
     def _codes_alone(self, scaled: Array) -> Codes:
         """Return the class of each scaled row by the released source, by that row alone."""
-        inner = IntoUnitCube(self.source_bounds_, self.n_source_features_).inner_bounds
-        centre, radius = inner.ball(self.n_source_features_)
+        centre, radius = self._cube.inner_bounds.ball(self.n_source_features_)
         # A public bound on the distance of a scaled row from the released centre.
         reach = radius + float(np.linalg.norm(centre - self.source_["centre"]))
         return codes_alone(self.source_, scaled, reach * (1 + 2.0**-20))
@@ -512,7 +513,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         are_common = self.use_source and self._common_features()
         self.start_, self.adapted_ = begin(
             self.source_ if self.use_source else None,
-            coordinates_of(self.source_, self._source_rows(rows)) if are_common else None,
+            coordinates_of(self.source_, self._cube.scaled(rows)) if are_common else None,
             points,
             known,
         )
@@ -588,10 +589,10 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             if self.use_source:
                 found["source_to_target"] = -2 * self._adapted_scores(rows)
         elif hasattr(self, "target_"):  # the target's own release
-            coordinates = coordinates_of(self.target_, self._source_rows(rows))
+            coordinates = coordinates_of(self.target_, self._cube.scaled(rows))
             found["target"] = -2 * log_joint(self.target_, coordinates)
         if "target" not in found or (self.use_source and self._common_features()):
-            points = coordinates_of(self.source_, self._source_rows(rows))
+            points = coordinates_of(self.source_, self._cube.scaled(rows))
             found["source"] = -2 * log_joint(self.source_, points)
         return found
 
@@ -613,17 +614,13 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def _common_features(self) -> bool:
         return bool(self.n_source_features_ == self.n_features_in_)
 
-    def _source_rows(self, rows: Array) -> Array:
-        """Clip and scale rows of the source's space by the public bounds."""
-        return IntoUnitCube(self.source_bounds_, self.n_source_features_).scaled(rows)
-
     def _target_points(self, rows: Array) -> Array:
         return np.asarray((rows - self.target_centre_) @ self.target_directions_)
 
     def _adapted_scores(self, rows: Array) -> Array:
         """Log-scores of the moved Gaussians, in the source's coordinates if they began there."""
         if self.start_ == SOURCE:
-            return log_joint(self.adapted_, coordinates_of(self.source_, self._source_rows(rows)))
+            return log_joint(self.adapted_, coordinates_of(self.source_, self._cube.scaled(rows)))
         return log_joint(self.adapted_, self._target_points(rows))
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
@@ -651,10 +648,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
 
 def for_either_record(source: Guarantee, target: Guarantee) -> Guarantee:
-    """State one promise for a record of the source and for one of the target.
-
-    A record is in one of the two sets, so the larger epsilon and delta hold for any one record.
-    """
+    """State the promise for any one record, of the source or of the target: the weaker one."""
     return parallel(
         source,
         target,
@@ -675,15 +669,10 @@ def _figures(guarantee: Guarantee) -> str:
 
 
 def from_released(released: CentredGaussians) -> Gaussians:
-    """Keep what the record engine released, one Gaussian per class."""
-    return {
-        "centre": released.centre,
-        "basis": released.basis,
-        "radius": np.array(released.radius),
-        "counts": released.gaussians.counts,
-        "means": released.gaussians.means,
-        "covariances": released.gaussians.covariances,
-    }
+    """Return what is kept of a release, one Gaussian per class."""
+    found = {**released.to_record(), "radius": np.array(released.radius)}
+    del found["classes"]
+    return found
 
 
 def coordinates_of(source: Gaussians, rows: Array) -> Array:
@@ -726,19 +715,13 @@ def codes_alone(source: Gaussians, rows: Array, reach: float) -> Codes:
 
 
 def nearest_mean_scores(rows: Array, known: Array) -> Array:
-    """Log-scores of round Gaussians around the means of the labelled rows.
-
-    `known` is one-hot for labelled rows and zero for the others.
-    """
+    """Log-scores of round Gaussians around the means of the labelled rows."""
     means = (known.T @ rows) / known.sum(axis=0)[:, None]
     return -_squared_distances(rows, means) / (2 * SPHERE**2 * _mean_square(rows))
 
 
 def left_out_accuracy(rows: Array, known: Array) -> float:
-    """Share of labelled rows nearest to the mean of their class, each left out of its own mean.
-
-    A row that is alone in its class counts as missed.
-    """
+    """Share of labelled rows nearest to the mean of the *other* rows of their class, if any."""
     labelled = known.any(axis=1)
     points, own = rows[labelled], known[labelled]
     codes, counts, sums = own.argmax(axis=1), own.sum(axis=0), own.T @ points
@@ -846,14 +829,10 @@ def _mean_square(rows: Array) -> float:
 def begin(
     source: Gaussians | None, there: Array | None, points: Array, known: Array
 ) -> tuple[str, Gaussians]:
-    """Bring the source's Gaussians, or those of the labels, to the target.
+    """Bring the source's Gaussians, or those of the labels, to the target; say whose they are.
 
-    source: The released Gaussians; None leaves them out.
-    there: Target rows in the coordinates of the source, where both have the same features.
-    points (n_rows, n_directions): Target rows in their own principal coordinates.
-    known (n_rows, n_classes): One-hot for labelled rows and zero for the others.
-    Returns: Whose labels came first, and Gaussians moved to the target: in `there` for `SOURCE`, in
-        `points` else.
+    They are fitted to `there`, the target's rows in the coordinates of the source (None where the
+    features differ), or to `points`, the rows in their own. `known` is one-hot for labelled rows.
     """
     if source is not None and there is not None:
         scores, labelled = log_joint(source, there), known.any(axis=1)
@@ -886,10 +865,7 @@ def fit_autoencoders(
     width: int | None = None,
     **parameters: Any,
 ) -> MembershipClassifier:
-    """Fit one classifier; a class that lost all its rows is absent from its `classes_`.
-
-    width: The p of averages, see `fit_layer`; None for that of the rows.
-    """
+    """Fit one classifier; a class that lost all its rows is absent from its `classes_`."""
     names = ("inducing_ratio", "kappa", "n_jobs", "verbose")
     shared = {name: getattr(owner, name) for name in names} | parameters
     seed = generator.randint(2**31 - 1)
@@ -935,10 +911,7 @@ def all_errors(model: MembershipClassifier, rows: Array, n_classes: int) -> Arra
 
 
 def sound_rows(rows: Array, default: Array | None = None) -> Array:
-    """Return rows of an unprotected target, which has no bounds, without numbers that overflow.
-
-    A row with missing or infinite numbers becomes the default, or the mean of the others.
-    """
+    """Return rows of a public target; one with missing numbers becomes the default or the mean."""
     whole = np.asarray(np.isfinite(rows).all(axis=1))
     if default is None:
         default = rows[whole].mean(axis=0) if whole.any() else np.zeros(rows.shape[1])
@@ -946,11 +919,7 @@ def sound_rows(rows: Array, default: Array | None = None) -> Array:
 
 
 def target_codes(classes: Array, labels: Array, *, may_be_unknown: bool = False) -> Codes:
-    """Return the place of each label in the public set, -1 for none.
-
-    `may_be_unknown` takes a label outside the set for none: that of a protected record may be
-    anything.
-    """
+    """Return the place of each label in the public set, -1 for none, or for one outside it."""
     if (label_places(classes, np.array([UNLABELLED, str(UNLABELLED)], object)) >= 0).any():
         raise InvalidInputError("-1 marks a target row without label; it cannot be a label.")
     places = label_places(classes, labels)

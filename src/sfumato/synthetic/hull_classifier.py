@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -42,6 +43,16 @@ MAX_SAMPLES = 80_000  # of all Gaussians together
 MIN_SAMPLES = 4  # of a Gaussian, per direction
 
 
+def _asked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Ask the hulls of private rows what this method of theirs answers."""
+
+    @functools.wraps(method)
+    def answer(self: Any, X: ArrayLike, **options: Any) -> NDArray[Any]:
+        return self._answers(method.__name__, X, **options)
+
+    return answer
+
+
 class HullAnswers(ClassifierMixin, PrivateEstimator):
     """Base of classifiers by hulls of private rows: what they answer, and how they are merged."""
 
@@ -76,82 +87,11 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
         queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
 
-    def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
-        """Return the label of the nearest hull.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        search : {"exact", "pruned"}, default="exact"
-            See `AffineHullClassifier`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        return self._answers("predict", X, search=search)
-
-    def distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the distance from each row to the hull of each class, (n_samples, n_classes).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            One distance a class.
-        """
-        return self._answers("distances", X)
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the logarithm of the matching score; with two classes, its difference.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores; the second shape for more than two classes.
-        """
-        return self._answers("decision_function", X)
-
-    def matching_score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the matching score of each class, between 1/e and 1 (63).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            The scores.
-        """
-        return self._answers("matching_score", X)
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the matching scores divided by their sum; no calibrated chances.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            The shares.
-        """
-        return self._answers("predict_proba", X)
+    predict = _asked(AffineHullClassifier.predict)
+    distances = _asked(AffineHullClassifier.distances)
+    decision_function = _asked(AffineHullClassifier.decision_function)
+    matching_score = _asked(AffineHullClassifier.matching_score)
+    predict_proba = _asked(AffineHullClassifier.predict_proba)
 
     def merge(self, *others: HullAnswers) -> Self:
         """Return the classifier with the hulls of all parties, class by class (104).
