@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,11 @@ MAX_FLOAT32 = 1e18  # the same in single precision
 _SIZE = re.compile(r"(\w+)(?:\+(\d+))?")
 
 
-def check_parameters(owner: Any, form: Form) -> None:
-    """Refuse the first parameter of an estimator that is not what its form asks for."""
+def check_parameters(owner: Any, form: Form, names: Container[str] | None = None) -> None:
+    """Refuse the first parameter, of all or of some, that is not what its form asks for."""
     for name, check in form.items():
+        if names is not None and name not in names:
+            continue
         value = getattr(owner, name)
         try:
             check(value, name, {})

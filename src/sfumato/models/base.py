@@ -89,6 +89,7 @@ class Reader:
     classes: The label set, where there are labels.
     target: Ends of the range of a numeric target, and origin and unit in which it is appended.
     y, groups: Names of the columns of labels and IDs, in tables that are not in memory.
+    labels: The label set as it was declared.
     """
 
     bounds: Bounds | TableBounds
@@ -99,6 +100,7 @@ class Reader:
     target: tuple[float, float, float, float] | None = None
     y: str | None = None
     groups: str | None = None
+    labels: Any = None
 
     def __call__(self, batch: Any) -> tuple[Any, ...]:
         """Return rows and class codes, and IDs where persons are the unit."""
@@ -121,14 +123,14 @@ class Reader:
         if not is_table(X):
             return X, y, groups
         left_out = [name for name in (y, groups) if isinstance(name, str)]
-        if self.has_own(X):
+        if isinstance(self.bounds, TableBounds):
             is_column = y is not None and not isinstance(y, str)
             if (self.classes is not None or self.target is not None) and not is_column:
-                y = self.bounds.target_of(X, y)  # type: ignore[union-attr]
+                y = self.bounds.target_of(X, y)
             if groups is None and self.person is not None:
-                groups = self.bounds.person  # type: ignore[union-attr]
+                groups = self.bounds.person
         y, groups = (columns_of(X, [c])[c] if isinstance(c, str) else c for c in (y, groups))
-        if left_out and not self.has_own(X):
+        if left_out and not isinstance(self.bounds, TableBounds):
             kept = [name for name in column_names(X) if name not in left_out]
             X = X.select(kept) if hasattr(X, "select") else X[kept]
         return X, y, groups
@@ -136,10 +138,6 @@ class Reader:
     def ids_of(self, batch: Any) -> Any:
         """Return the IDs of persons of a batch."""
         return self.split(batch)[2]
-
-    def has_own(self, X: Any) -> bool:
-        """Return whether X is a table whose columns the bounds describe by name."""
-        return isinstance(self.bounds, TableBounds) and is_table(X)
 
     def rows(self, X: Any) -> Any:
         """Return records as rows: cells, or the public encoding; no value raises."""
@@ -290,7 +288,8 @@ class PrivateEstimator(BaseEstimator):
                 )
             person = PersonUnit(bounds.person_rows, bounds.per_person)
         scaled = self.scales_columns if isinstance(bounds, Bounds) else self.scales_tables
-        return Reader(bounds, person, scaled=scaled, as_cells=self.reads_cells)
+        labels = getattr(getattr(bounds, "target", bounds), "labels", None)
+        return Reader(bounds, person, scaled, self.reads_cells, labels=labels)
 
     @property
     def row_bounds(self) -> Bounds:
@@ -330,15 +329,10 @@ class PrivateEstimator(BaseEstimator):
             facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
         if isinstance(self.bounds, TableBounds):
             facts.append("names, types, ranges and categories of the columns")
-        if self._declared_labels is not None:
-            found = self._declared_labels == PUBLIC_LABELS
+        if reader.labels is not None:
+            found = reader.labels == PUBLIC_LABELS
             facts.append("set of labels found in the data" if found else "set of labels")
         return tuple(facts)
-
-    @property
-    def _declared_labels(self) -> Any:
-        """The label set as it was declared; a table has it in its target."""
-        return getattr(getattr(self.bounds, "target", self.bounds), "labels", None)
 
     # Fit ----------------------------------------------------------------------------------------
 
@@ -358,9 +352,9 @@ class PrivateEstimator(BaseEstimator):
                     f"{type(self).__name__} offers {name} {listed}. Got {value!r} instead."
                     f"{instead if kind(value) == Unit.PERSON else ''}"
                 )
-        known = set(self.get_params(deep=False)) - {"bounds"}
-        check_parameters(self, {k: v for k, v in self.stored_form.items() if k in known})
-        return self._reader
+        reader = self._reader
+        check_parameters(self, self.stored_form, set(self.get_params(deep=False)) - {"bounds"})
+        return reader
 
     def _begin(
         self,
@@ -384,8 +378,18 @@ class PrivateEstimator(BaseEstimator):
                 "table first and give it as a data frame or an array."
             )
         is_person = reader.person is not None
+        if isinstance(X, Records):
+            if X.relation is not Relation(self.relation):
+                raise InvalidInputError(
+                    f"The records are for relation {str(X.relation)!r}, {type(self).__name__} has "
+                    f"relation {str(self.relation)!r}."
+                )
+            if X.person != reader.person:
+                raise InvalidInputError(
+                    "The records were made for other persons or another unit than unit "
+                    f"{str(self.unit)!r} of {type(self).__name__}."
+                )
         if isinstance(X, RemoteRecords):  # rows are read by those who hold them
-            self._check_same(X, reader)
             reader = self._with_classes(reader, None)
             width = self._note_features(reader, all_missing_record(X.columns))
             records = X.read_by(reader, width)
@@ -394,7 +398,6 @@ class PrivateEstimator(BaseEstimator):
                 raise InvalidInputError(
                     f"{type(self).__name__} takes arrays and tables: records have no targets."
                 )
-            self._check_same(X, reader)
             self.n_features_in_ = X.width
             reader = self._with_classes(reader, None)
             is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
@@ -458,12 +461,10 @@ class PrivateEstimator(BaseEstimator):
                 "'groups' are IDs of persons: they are used with unit='person' only. "
                 f"Got unit={str(self.unit)!r}."
             )
-        if self.has_labels is None and y is None and self._declared_labels is None:
-            with_y = reader
-        else:  # a class that is only a mark that labels are looked for in a table
-            with_y = (
-                replace(reader, classes=np.zeros(1)) if self.has_labels is not False else reader
-            )
+        with_y = reader
+        is_labelled = y is not None or reader.labels is not None
+        if self.has_labels or (self.has_labels is None and is_labelled):
+            with_y = replace(reader, classes=NO_LABELS)  # only a mark that labels are looked for
         X, y, groups = with_y.split((X, y, groups))
         rows = self._checked_rows(X, reset=True)
         n_rows = int(rows.shape[0]) if not is_table(rows) else len(rows)
@@ -507,7 +508,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _with_classes(self, reader: Reader, y: Any) -> Reader:
         """Return the reader with the public label set, which is noted."""
-        declared = self._declared_labels
+        declared = reader.labels
         if y is None and declared == PUBLIC_LABELS:
             raise MissingBoundsError(
                 "Records that are not in memory need their labels listed in the bounds."
@@ -525,19 +526,6 @@ class PrivateEstimator(BaseEstimator):
             )
         return replace(reader, classes=self.classes_)
 
-    def _check_same(self, records: Records, reader: Reader) -> None:
-        """Refuse records that were made for another unit or relation."""
-        if records.relation is not Relation(self.relation):
-            raise InvalidInputError(
-                f"The records are for relation {str(records.relation)!r}, {type(self).__name__} "
-                f"has relation {str(self.relation)!r}."
-            )
-        if records.person != reader.person:
-            raise InvalidInputError(
-                "The records were made for other persons or another unit than unit "
-                f"{str(self.unit)!r} of {type(self).__name__}."
-            )
-
     # Rows ---------------------------------------------------------------------------------------
 
     def _keeps_tensors(self) -> bool:
@@ -547,9 +535,9 @@ class PrivateEstimator(BaseEstimator):
     def _checked_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X; note its features, or compare them. No value of a cell raises."""
         reader = self._reader
-        if reader.has_own(X):  # a table is asked for the columns of the bounds alone
-            if reset:
-                names = [each.name for each in self.bounds.features]  # type: ignore[union-attr]
+        if isinstance(self.bounds, TableBounds) and is_table(X):
+            if reset:  # a table is asked for the columns of the bounds alone
+                names = [each.name for each in self.bounds.features]
                 if not self.reads_cells:
                     self.n_features_in_ = reader.encoder.width
                     self.__dict__.pop("feature_names_in_", None)
@@ -578,12 +566,11 @@ class PrivateEstimator(BaseEstimator):
     def _all_scores(self, X: Any) -> Array:
         """Return `_scores` of records, some rows at a time."""
         rows = self._rows(X)
-        most = (
-            SCORED_ROWS if isinstance(rows, np.ndarray) else 4 * SCORED_ROWS
-        )  # few large products
-        n_rows = int(rows.shape[0])
-        parts = [slice(i, min(i + most, n_rows)) for i in range(0, max(1, n_rows), most)]
-        return np.concatenate([self._scores(rows[part, :]) for part in parts])
+        n_rows, most = int(rows.shape[0]), SCORED_ROWS
+        if not isinstance(rows, np.ndarray):
+            most *= 4  # few large products
+        starts = range(0, max(1, n_rows), most)
+        return np.concatenate([self._scores(rows[i : min(i + most, n_rows), :]) for i in starts])
 
     # What a fitted estimator tells --------------------------------------------------------------
 

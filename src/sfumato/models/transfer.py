@@ -62,7 +62,8 @@ from sfumato.privacy.guarantee import Guarantee, Unit
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube, exact_projection, row_sums
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import Bounds, label_places
-from sfumato.tables.cells import checked_column, checked_rows
+from sfumato.tables.cells import checked_column, checked_rows, is_table
+from sfumato.tables.schema import TableBounds
 
 Array = NDArray[Any]
 Codes = NDArray[np.intp]
@@ -606,7 +607,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def _given_rows(self, X: Any, *, reset: bool = False) -> Array:
         """Return records of the target's space as rows, whose values are left to `clip`."""
         X = to_host(X)
-        if self.bounds is not None and self._reader.has_own(X):
+        if isinstance(self.bounds, TableBounds) and is_table(X):
             X = self._reader.rows(X)
         may_be_empty = reset and self.protect_target and self._n_is_secret
         return checked_rows(self, X, reset=reset, may_be_empty=may_be_empty)
