@@ -41,9 +41,8 @@ from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords
-from sfumato.sums.gradients import GradientSum
+from sfumato.sums.gradients import GradientSum, loss_named
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, revealed, truncate_to_grid
-from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import (
     BesideTarget,
     Centred,

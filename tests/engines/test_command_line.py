@@ -12,8 +12,8 @@ import pytest
 from sfumato import Ledger, load
 from sfumato.cli.jobs import streaming
 from sfumato.mechanisms.base import taped
-from tests.engines.sources import messy_table, table_bounds
 from tests.interfaces.running import done, run
+from tests.sums.sources import messy_table, table_bounds
 
 SETTINGS = ("--target", "bought", "--epsilon", "1", "--model", "gaussian")
 

@@ -48,8 +48,7 @@ from sfumato.sums import (
     MeanAndSquares,
     SecondMoment,
 )
-from sfumato.sums.gradients import GradientSum, ResidualSum
-from sfumato.sums.losses import SoftmaxLoss
+from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
 from sfumato.sums.maps import (
     BesideTarget,
     Centred,

@@ -20,9 +20,8 @@ from sfumato.models import linear
 from sfumato.models.linear import ALGORITHMS, Descent, TargetMoments, whitening_projection
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation, Status
-from sfumato.sums.gradients import GradientSum, on_weight_grid
+from sfumato.sums.gradients import GradientSum, loss_named, on_weight_grid
 from sfumato.sums.grid import revealed
-from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows, row_sums
 from sfumato.sums.records import ArrayRecords
 

@@ -22,6 +22,7 @@ from sfumato.mechanisms.objective import (
 from sfumato.papers.feddpdr import (
     PrintedDPML,
     PrivateObjectiveClassifier,
+    losses,
     newton as solvers,
     objective as objective_module,
 )
@@ -31,7 +32,7 @@ from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Relation, Status
-from sfumato.sums.losses import loss_named
+from sfumato.sums.gradients import loss_named
 
 BALL = Bounds(norm=1.0, labels=range(10))
 TWO = Bounds(norm=1.0, labels=[0, 1])
@@ -86,7 +87,7 @@ def test_what_rounding_may_do_is_public_and_paid_for(rng):
     loss = loss_named("huber", 2)
     X = rng.normal(size=(300, 5))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    objective = LinearObjective(loss, X, loss.targets(rng.integers(2, size=300), X))
+    objective = LinearObjective(loss, X, losses.targets_of(loss, rng.integers(2, size=300)))
     few, many = (budget_of(loss, 5, n).objective() for n in (300, 10**8))
     far = 3 * objective.radius(0.0, few.strong_convexity) * np.full((1, 5), 5**-0.5)
     assert objective.gradient_error(far) <= few.residual / 2
@@ -152,10 +153,10 @@ def test_pure_objective_perturbation_keeps_its_epsilon(name, n_classes, rng):
         for last, label in ((row, labels[2]), (other, labels[3])):
             rows = np.vstack([SMALL[:2], last / np.linalg.norm(last)])
             codes = np.array([labels[0], labels[1], label])
-            pair.append(LinearObjective(loss, rows, loss.targets(codes, rows)))
+            pair.append(LinearObjective(loss, rows, losses.targets_of(loss, codes)))
         mechanism = GammaObjectiveMechanism(
-            sensitivity=loss.sensitivity("replace_one"),
-            kappa=loss.log_determinant(lam),
+            sensitivity=losses.sensitivity(loss, "replace_one"),
+            kappa=losses.log_determinant(loss, lam),
             strong_convexity=lam,
             epsilon=epsilon,
             size=math.prod(pair[0].shape),
@@ -180,7 +181,7 @@ def test_gaussian_objective_perturbation_keeps_its_delta(rng):
     for sign in (1, -1):
         rows = np.vstack([SMALL[:2], [0.0, sign * 1.0]])
         codes = np.array([0, 1, 1])
-        pair.append(LinearObjective(loss, rows, loss.targets(codes, rows)))
+        pair.append(LinearObjective(loss, rows, losses.targets_of(loss, codes)))
     slips = []
     for _ in range(400):
         theta = pair[0].minimise(rng.normal(0, s, (1, 2)), lam, 1e-9)
@@ -270,7 +271,7 @@ def problem(name, n_classes, rng, n=400, m=6):
         axis=1
     )
     loss = loss_named(name, n_classes)
-    return LinearObjective(loss, rows, loss.targets(codes, rows))
+    return LinearObjective(loss, rows, losses.targets_of(loss, codes))
 
 
 def literal_minimum(objective, linear, lam):
@@ -326,7 +327,7 @@ def test_blocks_of_rows_and_groups_of_columns_give_the_whole_gradient(rng, monke
     objective = problem("softmax", 3, rng, n=777, m=11)
     weights = rng.normal(size=objective.shape)
     scores = objective.rows @ weights.T
-    literal = objective.loss.slopes(scores, objective.targets).T @ objective.rows
+    literal = losses.slopes(objective.loss, scores, objective.targets).T @ objective.rows
     for block in (1, 7, 256, 1000):
         monkeypatch.setattr(objective_module, "BLOCK", block)
         np.testing.assert_allclose(objective.gradient(weights), literal, atol=1e-11)

@@ -1,31 +1,52 @@
-"""Sums are exact wherever the rows are, and no record moves them further than is said."""
+"""Sums are exact in any order and number; no record moves them further than declared."""
 
 from __future__ import annotations
 
 import itertools
-import pickle
+import math
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
-import sfumato
-from sfumato.exceptions import InvalidInputError, SfumatoError
-from sfumato.ledger.receipt import prepay
-from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError
+from sfumato.ledger.receipt import Receipt, prepay
+from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
+from sfumato.mechanisms.base import taped
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
     BatchRecords,
     ClassCounts,
     ClassMoments,
+    CountTables,
     MeanAndSquares,
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.grid import QUANTUM, ROW_BITS, SecretSum, revealed, truncate_to_grid
-from sfumato.sums.maps import Centred, IntoUnitBall, Projected
+from sfumato.sums.grid import (
+    BLOCK_ROWS,
+    FINE_BITS,
+    MAX_ROWS,
+    MAX_ROWS_SECRET_N,
+    QUANTUM,
+    ROW_BITS,
+    WINDOW_ROWS,
+    SecretSum,
+    revealed,
+    truncate_to_grid,
+)
+from sfumato.sums.maps import Centred, IntoUnitBall, exact_projection
+from sfumato.sums.partitions import Partitions, Task, open_sum, seal_sum
+from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
+from sfumato.sums.singles import SINGLE_BITS, Float32Rows
 from sfumato.sums.statistics import Parts
 from sfumato.tables.bounds import Bounds
+from tests.sums.sources import messy_table
+from tests.sums.test_partitions import ESTIMATORS
 
 WIDTH, CLASSES = 3, 2
 STATISTICS: list[Statistic] = [
@@ -137,27 +158,6 @@ def test_sums_at_their_largest_are_exact(half: int) -> None:
     assert revealed(summed(rows, codes, Largest(1)))[0, 0] == exact / 2**36
 
 
-def test_row_maps_treat_each_row_alone() -> None:
-    raw = np.random.default_rng(9).normal(size=(300, WIDTH)) * 10.0 ** np.arange(-150, 150)[:, None]
-    raw[0, 0], raw[1, 1] = np.nan, np.inf
-    basis = np.linalg.qr(np.random.default_rng(10).normal(size=(WIDTH, 2)))[0]
-    mean = np.full(WIDTH, 0.1)
-    ball = IntoUnitBall(Bounds(lower=-3.0, upper=5.0), WIDTH)
-    inner = ball(raw)
-    assert np.linalg.norm(inner, axis=1).max() <= 1
-    for row_map, rows in (
-        (ball, raw),
-        (Centred(mean, 0.5), inner),
-        (Projected(mean, basis, 0.3), inner),
-    ):
-        together = row_map(rows)
-        assert together.shape == (300, row_map.width)
-        assert np.linalg.norm(together, axis=1).max() <= 1
-        alone = np.vstack([row_map(row[None, :]) for row in rows])
-        assert np.array_equal(together, alone)
-        assert np.array_equal(pickle.loads(pickle.dumps(row_map))(rows), together)
-
-
 def test_mapped_and_kept_records_give_the_same_sum() -> None:
     raw, codes = np.random.default_rng(11).normal(size=(5000, WIDTH)), some_codes(5000, 12)
     records = ArrayRecords(raw, codes, relation="add_or_remove_one")
@@ -202,18 +202,6 @@ def test_records_that_change_between_passes_are_refused_before_noise() -> None:
     assert len(receipt.unused()) == 1
 
 
-def test_a_secret_sum_says_nothing_and_is_not_saved(tmp_path) -> None:
-    rows = unit_rows(10, 15)
-    total = summed(rows, some_codes(10, 15), SecondMoment(WIDTH))
-    assert repr(total) == "SecretSum(shape=(3, 3))"
-    model = sfumato.PrivatePCA(bounds=Bounds(norm=1.0), epsilon=1.0, delta=1e-2).fit(rows)
-    model.total_ = total
-    with pytest.raises(InvalidInputError, match="SecretSum"):
-        sfumato.save(model, tmp_path / "model.sfumato")
-    with pytest.raises(InvalidInputError, match="different statistics"):
-        total.merge(SecretSum((2, 2)))
-
-
 def test_an_empty_set_of_records_is_a_neighbour_like_any_other() -> None:
     nothing = ArrayRecords(np.empty((0, WIDTH)), relation="add_or_remove_one")
     for statistic in STATISTICS:
@@ -221,11 +209,272 @@ def test_an_empty_set_of_records_is_a_neighbour_like_any_other() -> None:
     assert nothing.cache().width == WIDTH
 
 
-@pytest.mark.parametrize("batches", [[], [np.empty((0, 2))]], ids=["none", "an empty one"])
-def test_no_rows_are_kept_as_no_rows(batches: list[np.ndarray]) -> None:
-    records = BatchRecords(
-        lambda: ((each, None) for each in batches), width=2, relation="add_or_remove_one"
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(
+    "statistic",
+    [ClassCounts(2), MeanAndSquares(3), SecondMoment(3), ClassMoments(2, 3)],
+    ids=lambda statistic: type(statistic).__name__,
+)
+def test_sums_too_large_for_doubles_pay_for_their_rounding(
+    statistic: Statistic, relation: Relation
+) -> None:
+    exact = statistic.term_sensitivity(relation)
+    # Up to 2**17 every multiple of the quantum is a double; beyond, the numbers of two neighbours
+    # move by half a unit in the last place each.
+    assert statistic.sensitivity(relation, 2**16) == exact
+    largest = statistic.max_term * MAX_ROWS_SECRET_N
+    assert math.ulp(largest) > QUANTUM
+    needed = math.sqrt(statistic.size) * math.ulp(largest)
+    assert statistic.sensitivity(relation, MAX_ROWS_SECRET_N) - exact == pytest.approx(
+        needed, rel=1e-6
     )
-    silent = GaussianMechanism(records.sensitivity(SecondMoment(2)), 0.0)
-    released = records.cache().release(SecondMoment(2), silent, prepay(None, silent.event()))
-    np.testing.assert_array_equal(released, np.zeros((2, 2)))
+
+
+SIZES = (3, 4, 2)
+TABLES = CountTables(SIZES, ((0,), (0, 1), (1, 2)), n_classes=2)
+
+
+def summed_tables(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    return revealed(ArrayRecords(rows, codes, relation="add_or_remove_one")._sum(TABLES))
+
+
+def test_counts_are_those_of_a_histogram(rng: np.random.Generator) -> None:
+    rows = np.column_stack([rng.integers(0, size, 5000) for size in SIZES]).astype(float)
+    codes = rng.integers(0, 2, 5000)
+    for columns, found in zip(TABLES.tables, TABLES.split(summed_tables(rows, codes)), strict=True):
+        axes = [*(rows[:, c] for c in columns), codes]
+        edges = [np.arange(SIZES[c] + 1) - 0.5 for c in columns] + [np.arange(3) - 0.5]
+        np.testing.assert_array_equal(found, np.histogramdd(np.column_stack(axes), edges)[0])
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_no_record_moves_them_further(relation: Relation) -> None:
+    odd = [(np.nan, np.inf, -np.inf), (-5.0, 99.0, 0.5)]
+    cells = [*itertools.product(*map(range, SIZES)), *odd]
+    terms = [
+        summed_tables(np.array([row], dtype=float), np.array([code]))
+        for row in cells
+        for code in (0, 1)
+    ]
+    if relation is Relation.REPLACE_ONE:
+        moves = [a - b for a, b in itertools.combinations(terms, 2)]
+    else:
+        moves = terms
+    euclidean = max(float(np.linalg.norm(move)) for move in moves)
+    assert euclidean == pytest.approx(TABLES.sensitivity(relation, MAX_ROWS_SECRET_N), rel=1e-15)
+    total = max(float(np.abs(move).sum()) for move in moves)
+    assert total == TABLES.sensitivity(relation, MAX_ROWS_SECRET_N, norm=1)
+
+
+def test_the_norm_of_the_mechanism_decides() -> None:
+    records = ArrayRecords(np.zeros((5, 3)), relation="replace_one")
+    for kind, needed in ((LaplaceMechanism, 6.0), (GaussianMechanism, math.sqrt(6.0))):
+        mechanism = kind(needed * 0.99, 1.0)
+        receipt = prepay(None, mechanism.event(), unit="record", relation="replace_one")
+        with pytest.raises(InvalidInputError, match="sensitivity"):
+            records.release(TABLES, mechanism, receipt)
+        enough = kind(needed, 1.0)
+        receipt = prepay(None, enough.event(), unit="record", relation="replace_one")
+        assert records.release(TABLES, enough, receipt).shape == TABLES.shape
+
+
+def steps_of(values: Any, bits: int) -> np.ndarray:
+    """Numbers on a grid as Python's whole numbers, which never overflow or round."""
+    scaled = np.asarray(values, dtype=np.float64) * 2.0**bits
+    assert np.array_equal(scaled, np.rint(scaled))
+    return np.vectorize(int, otypes=[object])(scaled)
+
+
+def in_ball(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("width", [1, 7, 300, 3969])
+def test_a_projection_is_the_product_of_whole_numbers(width: int, rng: Any) -> None:
+    rows = in_ball(rng.standard_normal((9, width)))
+    basis = np.linalg.qr(rng.standard_normal((width, min(width, 5))))[0]
+    rows[0] = basis[:, 0]  # as large as a score can be
+    rows[1] = np.abs(rows[1])
+    found = exact_projection(rows, basis)
+    wanted = steps_of(truncate_to_grid(rows, FINE_BITS), FINE_BITS) @ steps_of(
+        truncate_to_grid(basis, FINE_BITS), FINE_BITS
+    )
+    assert np.array_equal(steps_of(found, 2 * FINE_BITS), wanted)
+    other = exact_projection(np.vstack([rows[::-1], rows]), basis)  # another place and number
+    assert np.array_equal(other[9:], found)
+    assert np.array_equal(other[:9][::-1], found)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_products_within_a_person_are_those_of_whole_numbers(size: int, rng: Any) -> None:
+    rows = truncate_to_grid(in_ball(rng.standard_normal((6 * size, 250))), SINGLE_BITS)
+    rows[:size] = truncate_to_grid(in_ball(np.ones((size, 250))), SINGLE_BITS)
+    found = Float32Rows.of(rows).person_products(size)
+    apart = steps_of(rows, SINGLE_BITS).reshape(6, size, 250)
+    for person in range(6):
+        wanted = apart[person] @ apart[person].T
+        assert np.array_equal(steps_of(found[person], 2 * SINGLE_BITS), wanted)
+
+
+LARGEST = 2**37 - 1  # of a term, in units of the quantum: just below 2
+
+
+class _Wide(ClassCounts):
+    """Terms as large as they may be."""
+
+    @property
+    def max_term(self) -> float:
+        return 2.0
+
+
+def _block(values: list[int]) -> tuple[Any, list[int]]:
+    """Terms of a full block, all alike, and their sum by Python's integers."""
+    return np.array(values) * BLOCK_ROWS * QUANTUM, [value * BLOCK_ROWS for value in values]
+
+
+def _full(values: list[int], n_rows: int) -> tuple[SecretSum, list[int]]:
+    """A sum over so many records of equal terms, merged by doubling."""
+    partial, exact = _block(values)
+    total = SecretSum((len(values),))
+    total.add(partial, BLOCK_ROWS)
+    while 2 * total.n_rows <= n_rows:
+        other = SecretSum((len(values),)).merge(total)
+        total.merge(other)
+        exact = [2 * value for value in exact]
+    return total, exact
+
+
+@pytest.mark.parametrize("n_rows", [WINDOW_ROWS, MAX_ROWS_SECRET_N, 2**30, MAX_ROWS])
+def test_the_largest_terms_do_not_overflow(n_rows: int) -> None:
+    total, exact = _full([LARGEST, -LARGEST, 1, -1, 0], n_rows)
+    assert total.n_rows == n_rows
+    assert [int(value) for value in total.integers()] == exact
+    nearest = [float(Fraction(value) * Fraction(QUANTUM)) for value in exact]
+    assert revealed(total).tolist() == nearest  # rounded once, to the nearest double
+
+
+def test_blocks_are_carried_over_the_edge_of_a_window(rng: np.random.Generator) -> None:
+    total, exact = _full([LARGEST, -LARGEST, 7], WINDOW_ROWS)
+    assert total._carried is None
+    for _ in range(5):
+        values = rng.integers(-LARGEST, LARGEST, 3, endpoint=True).tolist()
+        partial, more = _block(values)
+        total.add(partial, BLOCK_ROWS)
+        exact = [a + b for a, b in zip(exact, more, strict=True)]
+    assert total._carried is not None
+    assert [int(value) for value in total.integers()] == exact
+
+
+def test_order_and_merging_do_not_change_a_bit(rng: np.random.Generator) -> None:
+    """Sums on both sides of a window, in any order, give one message."""
+    parts = [_full(rng.integers(-LARGEST, LARGEST, 4).tolist(), WINDOW_ROWS)[0] for _ in range(6)]
+    messages = set()
+    for order in ([0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]):
+        total = SecretSum((4,))
+        for number in order:
+            total.merge(SecretSum((4,)).merge(parts[number]))
+        left, right = SecretSum((4,)), SecretSum((4,))
+        for number in order:
+            (left if number % 2 else right).merge(SecretSum((4,)).merge(parts[number]))
+        assert left.merge(right) == total
+        messages |= {bytes(seal_sum(each, task="t", part=0)) for each in (left, total)}
+    assert len(messages) == 1
+    _, found = open_sum(messages.pop(), _Wide(4), task="t", n_parts=1)
+    assert found == total
+
+
+@pytest.mark.parametrize("change", ["rest", "carried"])
+def test_a_message_of_many_records_is_checked(change: str) -> None:
+    total, _ = _full([5, 6], 2 * WINDOW_ROWS)
+    message = seal_sum(total, task="t", part=0)
+    wrong = np.frombuffer(message[-32:], dtype="<i8").copy()
+    wrong[0 if change == "rest" else 2] = 2**60
+    with pytest.raises(EngineError):
+        open_sum(message[:-32] + wrong.tobytes(), ClassCounts(2), task="t", n_parts=1)
+
+
+def test_a_sum_that_so_many_records_cannot_have_is_refused() -> None:
+    total, _ = _full([LARGEST, 0], 2 * WINDOW_ROWS)
+    message = seal_sum(total, task="t", part=0)
+    open_sum(message, _Wide(2), task="t", n_parts=1)
+    with pytest.raises(EngineError, match="cannot have"):
+        open_sum(message, ClassCounts(2), task="t", n_parts=1)  # whose terms are at most 1
+
+
+def test_averages_of_many_persons() -> None:
+    """Sizes that divide nothing evenly, against fractions."""
+    total, exact = PersonSum((2,)), [Fraction(0), Fraction(0)]
+    for size, n_rows in ((1, 2**27), (3, 3 * 2**25), (7, 7 * 2**24)):
+        sum_of_size, units = _full([LARGEST, -LARGEST // 3], n_rows)
+        sum_of_size.n_rows = n_rows - n_rows % size
+        total._sums[size] = sum_of_size
+        exact = [a + Fraction(b, size) for a, b in zip(exact, units, strict=True)]
+    step = Fraction(1, 2**AVERAGE_BITS)
+    for found, value in zip(total.averaged(), exact, strict=True):
+        assert abs(Fraction(float(found)) - value * Fraction(QUANTUM)) <= Fraction(51, 100) * step
+    total._sums[1].n_rows = MAX_PERSONS + 1
+    with pytest.raises(InvalidInputError, match="persons"):
+        total.averaged()
+
+
+class _Repeated(Partitions):
+    """An engine whose parts are one small table each, counted 2**17 times."""
+
+    times = 17
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    @property
+    def n_parts(self) -> int:
+        return 1
+
+    @property
+    def columns(self) -> list[str]:
+        return list(map(str, self._table.columns))
+
+    def map(self, task: Task) -> Iterator[Any]:
+        answer = task(0, [self._table])
+        inner: Any = task.args[1] if isinstance(task, partial) else task
+        _, total = open_sum(answer, inner.statistic, task=inner.name, n_parts=1)
+        for _ in range(self.times):
+            total.merge(SecretSum(inner.statistic.shape).merge(total))  # type: ignore[arg-type]
+        yield seal_sum(total, task=inner.name, part=0)
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if "n secret" not in name])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_models_of_196_million_records(name: str) -> None:
+    """Every estimator plans and releases for them; its first sum is the exact one."""
+    table = messy_table()
+    with taped() as once:
+        ESTIMATORS[name]().fit(table)
+    with taped() as many:
+        ESTIMATORS[name]().fit(_Repeated(table))
+    assert len(table) << _Repeated.times > MAX_ROWS_SECRET_N
+    first, same = once.releases[0].statistic, many.releases[0].statistic
+    if name == "grid density":  # its grid is finer for more records
+        assert same.sum() == len(table) << _Repeated.times
+        return
+    for small, large in zip(np.ravel(first).tolist(), np.ravel(same).tolist(), strict=True):
+        assert large == float(Fraction(small) * 2**_Repeated.times)
+
+
+def test_a_secret_number_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise was calibrated for 2**26 records at most, so more are refused, whatever the sum."""
+    n_rows = 200
+
+    def records(**number: Any) -> BatchRecords:
+        read = lambda: iter([(np.zeros((n_rows, 1)), np.zeros(n_rows, dtype=np.intp))])  # noqa: E731
+        return BatchRecords(read, width=1, relation="add_or_remove_one", **number)
+
+    statistic: Statistic = ClassCounts(1)
+    mechanism = GaussianMechanism(sensitivity=2.0, noise_multiplier=1.0)
+    with taped():
+        records().release(statistic, mechanism, Receipt([mechanism.event()]))
+    monkeypatch.setattr("sfumato.sums.records.MAX_ROWS_SECRET_N", n_rows - 1)
+    with taped() as tape, pytest.raises(InvalidInputError, match="number is secret"):
+        records().release(statistic, mechanism, Receipt([mechanism.event()]))
+    assert not tape.releases
+    with pytest.raises(InvalidInputError, match="number is secret"):
+        records(n_rows=n_rows)

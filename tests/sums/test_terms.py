@@ -17,8 +17,6 @@ import pytest
 
 import sfumato
 from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.receipt import prepay
-from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive_rows import (
     AdditiveScores,
     HatRows,
@@ -42,16 +40,15 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.gradients import GradientSum, ResidualSum
+from sfumato.sums.gradients import GradientSum, ResidualSum, loss_named
 from sfumato.sums.grid import BLOCK_ROWS, SecretSum
-from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.statistics import Parts, PlaceCounts, PlaceTree
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables.bounds import Bounds
-from tests.sums.helpers import doubles
+from tests.sums.sources import doubles
 
 WIDTH, CLASSES, OTHERS, MOST = 3, 2, 9, 3
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
@@ -334,12 +331,3 @@ def test_hostile_scores_move_a_released_sum_no_further(name: str, number: float)
             for part in (cells, cells[1:])
         ]
     assert np.linalg.norm(totals[0] - totals[1]) <= 1
-
-
-def test_noise_for_a_sensitivity_that_is_no_number_is_refused() -> None:
-    records = ArrayRecords(honest(5, WIDTH)[0], relation=ADD)
-    mechanism = GaussianMechanism.from_mu(sensitivity=2.0, mu=1.0)
-    receipt = prepay(None, mechanism.event(), unit="record", relation=ADD)
-    with pytest.raises(InvalidInputError, match="sensitivity"):
-        records.release(ClassMoments(CLASSES, WIDTH, constant=np.nan), mechanism, receipt)
-    assert receipt.unused()

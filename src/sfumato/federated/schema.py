@@ -43,9 +43,15 @@ from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.privacy.events import GaussianEvent, RepeatedEvent
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.gradients import MAX_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
+from sfumato.sums.gradients import (
+    MAX_WEIGHTS,
+    GradientSum,
+    HuberLoss,
+    ResidualSum,
+    SoftmaxLoss,
+    on_weight_grid,
+)
 from sfumato.sums.grid import MAX_ROWS, ROW_BITS, truncate_to_grid
-from sfumato.sums.losses import HuberLoss, SoftmaxLoss
 from sfumato.sums.maps import (
     BesideTarget,
     Centred,

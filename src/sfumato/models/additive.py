@@ -54,8 +54,7 @@ from sfumato.models.budget import Budget, Release
 from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, Descent, step_size, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.gradients import GradientSum, ResidualSum
-from sfumato.sums.losses import SoftmaxLoss
+from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.records import Records

@@ -37,9 +37,15 @@ from sfumato.core.constraints import (
 )
 from sfumato.models.base import Array, PrivateClassifier, PrivateRegressor, target_range
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.sums.gradients import GradientSum, ResidualSum, coarse_bits, on_weight_grid
+from sfumato.sums.gradients import (
+    LOSSES,
+    GradientSum,
+    ResidualSum,
+    coarse_bits,
+    loss_named,
+    on_weight_grid,
+)
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
-from sfumato.sums.losses import LOSSES, loss_named
 from sfumato.sums.maps import ROUNDING_MARGIN, BesideTarget, IntoUnitBall, LinearRows
 from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.singles import ScoreWeights

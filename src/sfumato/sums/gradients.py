@@ -5,28 +5,46 @@ rounded to multiples of 2**-18, and the products are summed exactly. Rows held i
 are coarser, and so are their slopes; the sums are as exact (`sfumato.sums.singles`). What is
 released is therefore the exact real sum of terms that depend on one row each, in whatever order
 the machine adds.
+
+A loss is a convex function of the scores ``s = W a`` of one row and of its class. Two classes share
+one score, the others have one each:
+
+==========  =====================================  ==================================
+loss        two classes, sign y                    C classes
+==========  =====================================  ==================================
+softmax     ``log(1 + exp(-y s))``                 ``log sum_c exp(s_c) - s_y``
+huber       ``H(y s)``                             ``sum_c H(y_c s_c)``, one against the rest
+hinge       H with h = 0.05                        H with h = 0.05
+==========  =====================================  ==================================
+
+``H(m)`` is the hinge with its corner at 1 rounded over ``[1 - h, 1 + h]``.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from sfumato.core.arrays import Array, like, namespace_of, to_numpy
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import ROW_BITS, nearest, truncate_to_grid
-from sfumato.sums.losses import Loss, over_scores
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.singles import Float32Rows, ScoreWeights
 from sfumato.sums.statistics import Codes, Statistic
 
+LOSSES = ("softmax", "huber", "hinge")
+# The corner of the hinge is rounded: an error in a score moves slopes by 1/(2h) times as much, and
+# that has to be paid for. The loss of a row changes by h/4 = 0.0125 at most; slopes stay below 1.
+HINGE_WIDTH = 0.05
 WEIGHT_BITS = 25
 FEW_ROWS = 32  # of a person, whose products with each other are kept
 MAX_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
@@ -35,8 +53,171 @@ COARSE = 128  # steps of the coarse grid of slopes in their largest length, per 
 Weights = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A convex loss of scores: one for two classes, else one per class.
+
+    n_classes: C, at least 2.
+    """
+
+    n_classes: int
+
+    @property
+    def n_scores(self) -> int:
+        """Scores of a row."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+    @abstractmethod
+    def slopes_of(self, scores: Array, codes: Any) -> Array:
+        """Return the derivatives of each row's loss by its scores; each row is treated alone."""
+
+    @property
+    @abstractmethod
+    def slope_bound(self) -> float:
+        """Largest length of the slopes of a row."""
+
+    @property
+    @abstractmethod
+    def max_curvature(self) -> float:
+        """Largest eigenvalue of a row's Hessian by its scores."""
+
+
+class SoftmaxLoss(Loss):
+    """``log sum_c exp(s_c) - s_y``; for two classes ``log(1 + exp(-y s))``."""
+
+    def slopes_of(self, scores: Array, codes: Any) -> Array:
+        """``p - e_y``; for two classes ``p - [y = 1]``."""
+        if is_foreign_array(scores):
+            xp = namespace_of(scores)
+            first = 0 if self.n_scores > 1 else 1
+            classes = xp.arange(first, self.n_classes, device=scores.device)
+            own = xp.astype(like(scores, codes)[:, None] == classes, scores.dtype)
+            if self.n_scores == 1:
+                signs, small = own * 2.0 - 1.0, xp.exp(-xp.abs(scores))
+                away = xp.where(signs * scores > 0, small, xp.ones_like(small))
+                return -signs * away / (1 + small)
+            shares = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+            return shares / over_scores(shares) - own
+        if self.n_scores == 1:
+            return expit(scores) - (codes == 1)[:, None]
+        slopes = scores - scores.max(axis=1, keepdims=True)
+        np.exp(slopes, out=slopes)
+        slopes /= over_scores(slopes)
+        slopes[np.arange(len(codes)), codes] -= 1.0
+        return slopes
+
+    @property
+    def slope_bound(self) -> float:
+        """``√2``; 1 for two classes."""
+        return 1.0 if self.n_scores == 1 else math.sqrt(2)
+
+    @property
+    def max_curvature(self) -> float:
+        """``1/2``; for two classes ``1/4``."""
+        return 0.25 if self.n_scores == 1 else 0.5
+
+
+@dataclass(frozen=True)
+class HuberLoss(Loss):
+    """``H(m) = 0, (1 + h - m)²/(4h), 1 - m`` for m above, inside and below ``[1 - h, 1 + h]``.
+
+    n_classes (int): C, at least 2.
+    width: h.
+    """
+
+    width: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.width < math.inf:
+            raise InvalidInputError(f"'huber_width' must be positive. Got {self.width} instead.")
+
+    def slopes_of(self, scores: Array, codes: Any) -> Array:
+        """``-y clip((1 + h - m) / (2h), 0, 1)``."""
+        xp = namespace_of(scores)
+        first = 0 if self.n_scores > 1 else 1
+        classes = xp.arange(first, self.n_classes, device=scores.device)
+        own = xp.astype(like(scores, codes)[:, None] == classes, scores.dtype) * 2.0 - 1.0
+        return -own * xp.clip((1 + self.width - own * scores) / (2 * self.width), 0.0, 1.0)
+
+    @property
+    def slope_bound(self) -> float:
+        """``√n_scores``: each score has a slope of at most 1."""
+        return math.sqrt(self.n_scores)
+
+    @property
+    def max_curvature(self) -> float:
+        """``1/(2h)``."""
+        return 1 / (2 * self.width)
+
+
+def over_scores(values: Array) -> Array:
+    """Sum over the scores of each row, column by column.
+
+    A library's own sum may add in another order for another number of rows; so a row's result
+    depends on that row alone, to the bit.
+    """
+    if is_foreign_array(values):  # columns cut once: each cut is a call
+        first, *others = namespace_of(values).unstack(values, axis=1)
+        total = first + 0.0
+        for column in others:
+            total += column
+        return total[:, None]
+    total = values[:, :1] + 0.0
+    for column in range(1, values.shape[1]):
+        total += values[:, column : column + 1]
+    return total
+
+
+def loss_named(name: str, n_classes: int, *, huber_width: float = 0.5) -> Loss:
+    """Return the loss of that name."""
+    if name == "softmax":
+        return SoftmaxLoss(n_classes)
+    if name == "huber":
+        return HuberLoss(n_classes, huber_width)
+    if name == "hinge":
+        return HuberLoss(n_classes, HINGE_WIDTH)
+    allowed = ", ".join(repr(known) for known in LOSSES)
+    raise InvalidInputError(f"'loss' must be one of {allowed}. Got {name!r} instead.")
+
+
+class _GradientStatistic(Statistic):
+    """What sums of gradients share: a term is at most `max_gradient_norm` long."""
+
+    max_gradient_norm: float
+    weights: Weights
+    joined: PerPersonClip | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the weights."""
+        return self.weights.shape
+
+    @property
+    def in_ball(self) -> int:
+        """As many as a score has weights."""
+        return int(self.weights.shape[1])
+
+    @property
+    def max_term(self) -> float:
+        """The length of the slopes: numbers of a row are 1 at most."""
+        return self.max_gradient_norm
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
+        return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
+
+    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
+        """Twice the joint bound (replace) or the bound (add or remove)."""
+        if self.joined is None:
+            return None
+        if self.joined.unit != unit:
+            raise InvalidInputError("The joint bound is for another unit than the records.")
+        length = self.joined.length(self.shape[0])
+        return length * (2 if relation is Relation.REPLACE_ONE else 1)
+
+
 @dataclass(frozen=True, eq=False)
-class GradientSum(Statistic):
+class GradientSum(_GradientStatistic):
     """``sum_i g_i aᵢᵀ`` with the slopes g of a row's loss, scaled back to `max_gradient_norm`.
 
     A term is at most `max_gradient_norm` long. Adding or removing a row moves the sum by that,
@@ -64,21 +245,6 @@ class GradientSum(Statistic):
         if not all(0 <= weight <= 1 for weight in listed):
             raise InvalidInputError("Weights of classes must lie between 0 and 1.")
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the weights."""
-        return self.weights.shape
-
-    @property
-    def in_ball(self) -> int:
-        """As many as a score has weights."""
-        return int(self.weights.shape[1])
-
-    @property
-    def max_term(self) -> float:
-        """The length of the slopes: numbers of a row are 1 at most."""
-        return self.max_gradient_norm
-
     def add_up(self, rows: Array | Float32Rows, codes: Array) -> Array:
         """Add up clipped slopes times rows."""
         if isinstance(rows, Float32Rows):
@@ -103,15 +269,6 @@ class GradientSum(Statistic):
         slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self._exact_weights.T)), codes)
         return shrunk(slopes, self.joined, None, rows, size).T @ rows
 
-    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
-        """Twice the joint bound (replace) or the bound (add or remove)."""
-        if self.joined is None:
-            return None
-        if self.joined.unit != unit:
-            raise InvalidInputError("The joint bound is for another unit than the records.")
-        length = self.joined.length(self.shape[0])
-        return length * (2 if relation is Relation.REPLACE_ONE else 1)
-
     @cached_property
     def _exact_weights(self) -> Weights:
         return on_weight_grid(self.weights)
@@ -130,18 +287,15 @@ class GradientSum(Statistic):
         is_rounded = lengthened < self.max_gradient_norm / 2
         limit = self.max_gradient_norm - lengthened * is_rounded
         slopes = self.loss.slopes_of(scores, codes)
-        slopes *= _shrinkage(over_scores(slopes * slopes), limit)
+        xp, longest = namespace_of(scores), limit * (1 - ROUNDING_MARGIN)
+        slopes *= longest / xp.sqrt(xp.clip(over_scores(slopes * slopes), longest**2, None))
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
         return (nearest if is_rounded else truncate_to_grid)(slopes, self.slope_bits)
 
-    def term_sensitivity(self, relation: Relation) -> float:
-        """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
-        return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
-
 
 @dataclass(frozen=True, eq=False)
-class ResidualSum(Statistic):
+class ResidualSum(_GradientStatistic):
     """``sum_i clip(w.aᵢ - tᵢ) aᵢ``: the gradient of Huber's loss, t the last number of a row.
 
     A term is at most `max_gradient_norm` long; a record whose target is missing adds
@@ -158,21 +312,6 @@ class ResidualSum(Statistic):
     weights: Weights = field(repr=False)
     joined: PerPersonClip | None = None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the weights."""
-        return self.weights.shape
-
-    @property
-    def in_ball(self) -> int:
-        """As many as a score has weights."""
-        return int(self.weights.shape[1])
-
-    @property
-    def max_term(self) -> float:
-        """A residual: numbers of a row are 1 at most."""
-        return self.max_gradient_norm
-
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - no classes
         """Add up clipped residuals times rows."""
         numbers, clipped = self._clipped(rows)
@@ -184,12 +323,6 @@ class ResidualSum(Statistic):
         if self.joined is not None:
             clipped = shrunk(clipped, self.joined, None, numbers, size)
         return clipped.T @ numbers
-
-    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
-        """Twice the joint bound (replace) or the bound (add or remove)."""
-        if self.joined is None or self.joined.unit != unit:
-            return None
-        return self.joined.length(1) * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def _clipped(self, rows: Array) -> tuple[Weights, Weights]:
         """Return the numbers of rows and their residuals, clipped and on the grid."""
@@ -203,22 +336,11 @@ class ResidualSum(Statistic):
         )
         return numbers, clipped
 
-    def term_sensitivity(self, relation: Relation) -> float:
-        """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
-        return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
-
 
 def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, size: int) -> Array:
     """Scale the slopes of each person by her own factor, and cut them to the grid again."""
     factors = joined.shrinkage(products, rows, slopes, size)
     return truncate_to_grid(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
-
-
-def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:
-    """By what slopes are multiplied whose squared lengths are given."""
-    xp = namespace_of(squares)
-    limit = max_gradient_norm * (1 - ROUNDING_MARGIN)
-    return limit / xp.sqrt(xp.clip(squares, limit**2, None))
 
 
 def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:

@@ -20,10 +20,10 @@ from sfumato.models.linear import (
     PrivateLinearClassifier,
     step_size,
 )
+from sfumato.papers.feddpdr.losses import targets_of
 from sfumato.papers.feddpdr.newton import newton
 from sfumato.papers.feddpdr.printed import PrintedDPML
-from sfumato.sums.gradients import GradientSum
-from sfumato.sums.losses import loss_named
+from sfumato.sums.gradients import GradientSum, loss_named
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import Bounds
 
@@ -84,7 +84,7 @@ class Federation:
         first = max(0, width - self.components)
         basis = eigh(X.T @ X, subset_by_index=[first, width - 1])[1]
         rows, loss = X @ basis, loss_named("huber", len(LABELS))
-        targets, start = loss.targets(np.asarray(y), rows), np.zeros((1, basis.shape[1]))
+        targets, start = targets_of(loss, y), np.zeros((1, basis.shape[1]))
         weights = newton(loss, rows, targets, start, LAMBDA * len(y), 1e-9 * len(y))
         return lambda rows: (rows @ (basis @ weights[0]) > 0).astype(int)
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from sfumato.sums.losses import Loss
+from sfumato.papers.feddpdr.losses import couples_scores, curvatures, slopes, values
+from sfumato.sums.gradients import Loss
 
 Array = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ def newton(
 
     Rows (n, m), targets (n, n_scores), linear term B (n_scores, m).
     """
-    if not loss.couples_scores and loss.n_scores > 1:  # a sum of losses of one score each
+    if not couples_scores(loss) and loss.n_scores > 1:  # a sum of losses of one score each
         single, share = replace(loss, n_classes=2), tolerance / math.sqrt(loss.n_scores)
         pairs = zip(targets.T, linear, strict=True)
         return np.concatenate(
@@ -53,8 +54,8 @@ def newton(
         gradient = linear + lam * weights
         for block, wanted in in_doubles(rows, targets):
             scores = block @ weights.T
-            value += float(loss.values(scores, wanted).sum())
-            gradient = gradient + loss.slopes(scores, wanted).T @ block
+            value += float(values(loss, scores, wanted).sum())
+            gradient = gradient + slopes(loss, scores, wanted).T @ block
         return value, np.asarray(gradient)
 
     weights = np.zeros_like(linear)
@@ -65,11 +66,11 @@ def newton(
 
         def curved(weights: Array = weights) -> Iterator[tuple[Array, Array]]:
             for block, wanted in in_doubles(rows, targets):
-                yield block, loss.curvatures(block @ weights.T, wanted)
+                yield block, curvatures(loss, block @ weights.T, wanted)
 
         solve = _exactly if gradient.size <= MAX_DENSE else _by_conjugate_gradients
         try:
-            direction = -solve(curved, gradient, lam, loss.couples_scores, len(rows))
+            direction = -solve(curved, gradient, lam, couples_scores(loss), len(rows))
         except (LinAlgError, ValueError):  # the Hessian is singular, or not finite, in doubles
             break
         slope = float(np.vdot(gradient, direction))
@@ -92,8 +93,8 @@ def _exactly(curved: Any, right: Array, lam: float, couples: bool, _: int) -> Ar
     """
     n_scores, m = right.shape
     hessian = lam * np.eye(n_scores * m)
-    for rows, curvatures in curved():
-        weighted = (curvatures[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+    for rows, bends in curved():
+        weighted = (bends[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
         own = (weighted.T @ rows).reshape(n_scores, m, m)
         for c, block in enumerate(own):
             place = slice(c * m, (c + 1) * m)
@@ -113,10 +114,10 @@ def _by_conjugate_gradients(
     found, residual, search, square = np.zeros_like(right), right, right, start**2
     for _ in range(right.size):
         image = lam * search
-        for rows, curvatures in curved():
-            moved = curvatures * (rows @ search.T)
+        for rows, bends in curved():
+            moved = bends * (rows @ search.T)
             if couples:
-                moved -= curvatures * moved.sum(axis=1, keepdims=True)
+                moved -= bends * moved.sum(axis=1, keepdims=True)
             image = image + moved.T @ rows
         step = square / float(np.vdot(search, image))
         found = found + step * search

@@ -14,10 +14,11 @@ from sfumato.exceptions import UnsupportedModeError
 from sfumato.mechanisms.objective import farthest_minimiser, rounding_met
 from sfumato.models.base import PrivateClassifier
 from sfumato.models.gaussians import top_eigenvectors
+from sfumato.papers.feddpdr import losses
 from sfumato.papers.feddpdr.newton import in_doubles, newton
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
 from sfumato.privacy.guarantee import Relation, Unit
-from sfumato.sums.losses import Loss, loss_named
+from sfumato.sums.gradients import Loss, loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.statistics import SecondMoment
 
@@ -44,15 +45,15 @@ class LinearLimits:
 
     def sensitivity(self, relation: Relation) -> float:
         """Largest change of the gradient between neighbours."""
-        return self.loss.sensitivity(relation)
+        return losses.sensitivity(self.loss, relation)
 
     def dimension(self, relation: Relation) -> int:
         """Dimension of a space that holds that change."""
-        return self.loss.dimension(relation)
+        return losses.dimension(self.loss, relation)
 
     def log_determinant(self, convexity: float) -> float:
         """Largest ``log det(I + H / convexity)`` of the Hessian H of one row."""
-        return self.loss.log_determinant(convexity)
+        return losses.log_determinant(self.loss, convexity)
 
     def gradient_error(self, norm: float) -> float:
         """Bound on what rounding may change in a gradient at weights of this norm.
@@ -78,7 +79,7 @@ class LinearLimits:
 
     @property
     def _slopes_and_start(self) -> tuple[float, float]:
-        return self.n_rows * self.loss.slope_bound, self.n_rows * self.loss.value_at_zero
+        return self.n_rows * self.loss.slope_bound, self.n_rows * losses.value_at_zero(self.loss)
 
 
 def _group(n_columns: int) -> int:
@@ -91,7 +92,7 @@ class LinearObjective:
 
     loss: Loss
     rows: Array
-    targets: Array  # as `Loss.targets` gives them
+    targets: Array  # as `losses.targets_of` gives them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -106,7 +107,7 @@ class LinearObjective:
     def value(self, weights: Array) -> float:
         """Sum of the losses."""
         return math.fsum(
-            float(self.loss.values(rows @ weights.T, targets).sum())
+            float(losses.values(self.loss, rows @ weights.T, targets).sum())
             for rows, targets in in_doubles(self.rows, self.targets)
         )
 
@@ -125,7 +126,7 @@ class LinearObjective:
         for column in range(0, rows.shape[1], width):
             part = slice(column, column + width)
             scores += rows[:, part] @ weights[:, part].T
-        return np.asarray(self.loss.slopes(scores, targets).T @ rows)
+        return np.asarray(losses.slopes(self.loss, scores, targets).T @ rows)
 
     @property
     def _limits(self) -> LinearLimits:
@@ -265,7 +266,7 @@ class PrivateObjectiveClassifier(PrivateClassifier):
             moment = records.release(SecondMoment(n_features), first, receipt)
             self.projection_ = top_eigenvectors(moment, kept)[1]
         mapped = self._row_map(n_features)(inside(rows))
-        objective = LinearObjective(loss, mapped, loss.targets(codes, mapped))
+        objective = LinearObjective(loss, mapped, losses.targets_of(loss, codes))
         weights = last.release(objective, ledger=receipt)  # no row is read from here on
         self.coef_ = np.ascontiguousarray(weights[:, :kept])
         self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(len(weights))

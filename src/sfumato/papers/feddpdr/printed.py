@@ -25,11 +25,12 @@ from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
 from sfumato.models.base import PrivateClassifier
+from sfumato.papers.feddpdr.losses import log_determinant, targets_of
 from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.sums.losses import HuberLoss
+from sfumato.sums.gradients import HuberLoss
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -151,7 +152,7 @@ class PrintedDPML(PrivateClassifier):
         self.weights_ = np.concatenate(
             [
                 machine.release(LinearObjective(single, rows, column[:, None]), ledger=receipt)
-                for column in loss.targets(codes, rows).T
+                for column in targets_of(loss, codes).T
             ]
         )
         self.guarantee_ = _printed_guarantee(self, receipt, refuted, budget.facts)
@@ -179,7 +180,7 @@ def _printed_machine(
     lam = DEFAULT_LAMBDA if model.regularization is None else model.regularization / n_rows
     printed = printed_budget(share * model.epsilon, n_rows, lam, model.huber_width)
     convexity = n_rows * (lam + printed.extra)
-    kappa = HuberLoss(2, model.huber_width).log_determinant(convexity)
+    kappa = log_determinant(HuberLoss(2, model.huber_width), convexity)
     return GammaObjectiveMechanism(
         sensitivity=2.0,
         kappa=kappa,

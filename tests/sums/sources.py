@@ -1,4 +1,4 @@
-"""One small messy table, wherever it can lie, and the comparison of fits to the bit."""
+"""One small messy table, wherever it can lie, and comparisons to the bit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sfumato.mechanisms.base import Tape, taped
+from sfumato.sums.grid import SecretSum, revealed
 from sfumato.sums.partitions import Partitions, Task
 from sfumato.tables.schema import TableBounds
 
@@ -61,14 +62,7 @@ class ThreadParts(Partitions):
         self, frames: list[pd.DataFrame], answers: Callable[[list[Any]], Any] | None = None
     ):
         self._frames, self._answers = frames, answers
-
-    @property
-    def n_parts(self) -> int:
-        return len(self._frames)
-
-    @property
-    def columns(self) -> list[str]:
-        return list(map(str, self._frames[0].columns))
+        self.n_parts, self.columns = len(frames), list(map(str, frames[0].columns))
 
     def map(self, task: Task) -> Iterator[Any]:
         with ThreadPoolExecutor(2) as pool:
@@ -138,3 +132,8 @@ def _assert_equal(theirs: Any, mine: Any, name: str) -> None:
         np.testing.assert_array_equal(theirs, mine, err_msg=name)
     else:
         assert theirs == mine, name
+
+
+def doubles(total: Any) -> np.ndarray:
+    """Exact sums as doubles."""
+    return revealed(total) if isinstance(total, SecretSum) else total.averaged()

@@ -15,8 +15,8 @@ import pytest
 
 from sfumato import PrivateLinearClassifier, PrivateMoments
 from sfumato.exceptions import EngineError
-from tests.engines.sources import messy_table, same_bits, table_bounds
-from tests.engines.test_same_bits import ESTIMATORS, PERSONS
+from tests.sums.sources import messy_table, same_bits, table_bounds
+from tests.sums.test_partitions import ESTIMATORS, PERSONS
 
 pyspark = pytest.importorskip("pyspark", reason="needs Spark: pip install 'sfumato[spark]'")
 pytestmark = [

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +18,12 @@ from sfumato import (
     Ledger,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
-    PrivateMoments,
 )
-from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
-from tests.engines.sources import in_parts, messy_table, same_bits, table_bounds
-from tests.engines.test_same_bits import ESTIMATORS, PERSONS
 from tests.interfaces.running import done
+from tests.sums.sources import in_parts, messy_table, same_bits, table_bounds
+from tests.sums.test_partitions import ESTIMATORS, PERSONS
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
 dd = pytest.importorskip("dask.dataframe")
@@ -117,15 +112,6 @@ def test_arrays(client: Any) -> None:
     np.testing.assert_array_equal(first.means_, other.means_)
     with pytest.raises(InvalidInputError, match="inconsistent"):
         make().fit(da.from_array(rows, chunks=100), da.from_array(labels[:99], chunks=33))
-
-
-@more
-def test_without_a_cluster_dask_computes_here(table: pd.DataFrame) -> None:
-    import dask
-
-    with dask.config.set(scheduler="threads"):
-        make = ESTIMATORS["moments"]
-        same_bits(make, table, {"threads": _frame(table, 3)})
 
 
 # On the command line ---------------------------------------------------------------------------
@@ -236,11 +222,6 @@ class _KillsOnce(_Given):
         return self.part
 
 
-class _Unreadable:
-    def __call__(self) -> pd.DataFrame:
-        raise OSError("secret cell 4711")
-
-
 def _lazy(readers: list[Any], table: pd.DataFrame) -> Any:
     parts = [delayed(reader, pure=False)() for reader in readers]
     return dd.from_delayed(parts, meta=table.iloc[:0], verify_meta=False)
@@ -265,62 +246,3 @@ def test_a_killed_worker_changes_no_bit_and_no_charge(
     assert len(budget.history()) == 1
     for mine, theirs in zip(tape.releases, played.releases, strict=True):
         np.testing.assert_array_equal(mine.statistic, theirs.statistic)
-
-
-@more
-def test_a_partition_that_cannot_be_read(client: Any, table: pd.DataFrame) -> None:
-    assert client.status == "running"
-    frame = _lazy([_Unreadable(), *map(_Given, in_parts(table, 2))], table)
-    with pytest.raises(EngineError, match="not added up") as caught:
-        PrivateMoments(bounds=table_bounds("bought"), delta=1e-5).fit(frame)
-    assert "4711" not in str(caught.value)
-
-
-class _Waits(_Given):
-    def __init__(self, part: pd.DataFrame, mark: Path) -> None:
-        super().__init__(part)
-        self.mark = mark
-
-    def __call__(self) -> pd.DataFrame:
-        self.mark.touch()
-        time.sleep(600)  # until its worker is ended
-        return self.part
-
-
-@more
-def test_a_lost_scheduler(table: pd.DataFrame, tmp_path: Path) -> None:
-    words: Any = {"relation": "add_or_remove_one"}
-    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4, **words)
-    model = PrivateMoments(bounds=table_bounds("bought"), delta=1e-5, ledger=budget, **words)
-    address = tmp_path / "scheduler.json"
-    run = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
-    options = ["--port", "0", "--no-dashboard", "--scheduler-file", str(address)]
-    works = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(address)]
-    few = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    started = [
-        subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
-        for command in ([*run, *options], [*works, *few])
-    ]
-    try:
-        _wait_for(address)
-        with distributed.Client(scheduler_file=str(address), set_as_default=False) as lost:
-            frame = _lazy([_Waits(table, tmp_path / "waits")], table)
-            end = threading.Thread(
-                target=lambda: (_wait_for(tmp_path / "waits"), started[0].kill())
-            )
-            end.start()
-            with lost.as_current(), pytest.raises(EngineError, match=r"call fit again"):
-                model.fit(frame)
-            end.join()
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert len(budget.history()) == 1
-    model.fit(table)  # on the charge of the fit that has failed
-    assert len(budget.history()) == 1
-
-
-def _wait_for(path: Path) -> None:
-    while not path.exists() or (path.suffix and not path.stat().st_size):
-        time.sleep(0.05)
