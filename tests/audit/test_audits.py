@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.base import clone
 
-from sfumato import Bounds, Fabricator, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
-from sfumato.audit import audit
+from sfumato import (
+    AffineHullClassifier,
+    Bounds,
+    Fabricator,
+    PrivateGaussianClassifier,
+    PrivateMoments,
+    PrivatePCA,
+)
+from sfumato.audit import AuditReport, audit, empirical_epsilon
 from sfumato.audit.audits import (
     DRAWS,
     FITS,
@@ -22,7 +32,7 @@ from sfumato.audit.audits import (
 )
 from sfumato.audit.testing import PrivateCase, seeded_noise
 from sfumato.audit.testing.taint import fit
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
@@ -30,7 +40,8 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
 )
 from sfumato.mechanisms.base import Released, taped
-from sfumato.papers.kahm import EntryFabricator
+from sfumato.papers.kahm import EntryFabricator, PrintedFabricator
+from sfumato.report import Audit
 from sfumato.sums import SecondMoment
 from tests.test_common import CASES
 
@@ -148,23 +159,9 @@ def test_later_statistics_may_depend_on_earlier_releases() -> None:
         assert _attack(each, (first, second), tape, is_leaking=False)[1] == usual
 
 
-def test_nothing_to_audit_is_said() -> None:
-    with pytest.raises(InvalidInputError, match="infinite"):
-        PrivatePCA(1, epsilon=np.inf, bounds=Bounds(norm=1.0)).audit()
-    with pytest.raises(InvalidInputError, match="bounds"):
-        PrivatePCA(1).audit()
-
-
-def test_public_randomness_is_no_leak() -> None:
+def test_no_ledger_is_charged_and_public_randomness_is_no_leak() -> None:
     """Rows drawn anew in every fit are not rows read again."""
-    model = Fabricator(n_components=1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
-    assert model.random_state is None
-    found = audit(model, n_runs=4)
-    assert found.leak is None
-    assert model.random_state is None
 
-
-def test_the_ledger_is_not_charged() -> None:
     class Refusing:
         def __deepcopy__(self, memo: object) -> Any:
             return self
@@ -172,8 +169,21 @@ def test_the_ledger_is_not_charged() -> None:
         def charge(self, *events: Any, **words: Any) -> Any:
             raise AssertionError("charged")
 
-    model = PrivatePCA(1, bounds=Bounds(norm=1.0), ledger=Refusing())
-    assert audit(model, n_runs=20).consistent is True
+    model = Fabricator(n_components=1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
+    found = audit(model.set_params(ledger=Refusing()), n_runs=4)
+    assert found.leak is None
+    assert model.random_state is None
+
+
+def test_nothing_to_audit_is_said() -> None:
+    with pytest.raises(InvalidInputError, match="has no guarantee"):
+        audit(AffineHullClassifier())
+    with pytest.raises(InvalidInputError, match="members"):
+        audit(np.zeros((3, 2)))
+    with pytest.raises(InvalidInputError, match="infinite"):
+        PrivatePCA(1, epsilon=np.inf, bounds=Bounds(norm=1.0)).audit()
+    with pytest.raises(InvalidInputError, match="bounds"):
+        PrivatePCA(1).audit()
 
 
 # Parts -------------------------------------------------------------------------------------------
@@ -225,3 +235,110 @@ def test_an_entry_moves_by_its_bound_and_nothing_else() -> None:
     moved = np.abs(first - second)
     assert moved.max() == pytest.approx(0.25)
     assert np.count_nonzero(moved) == 1
+
+
+# Negative controls of the papers ----------------------------------------------------------------
+
+SETTINGS = {
+    "epsilon": 1.0,
+    "entry_bound": 1.0,
+    "bounds": Bounds(lower=0.0, upper=1.0),
+    "random_state": 0,
+}
+
+
+def test_fabrication_with_a_raw_threshold_is_refuted() -> None:
+    """Sold with epsilon 1; the number of passes, published with the rows, tells D from D'."""
+    rows = np.random.default_rng(0).uniform(0, 0.01, (20, 2))
+    moved = rows.copy()
+    moved[0, 0] += 0.99
+    printed = PrintedFabricator(2, delta=0.0, **SETTINGS)
+    with pytest.warns(RefutedGuaranteeWarning):
+        found = empirical_epsilon(
+            lambda data: clone(printed).fit(data).n_smoothing_[0],
+            *(rows, moved),
+            n_runs=16,
+            threshold=55,
+            claimed=1.0,
+            confidence=0.95,
+        )
+    assert found.refutes
+    found = audit(printed, X=rows, n_runs=4)
+    assert found.consistent is False
+    assert "n_smoothing_ depends on the rows" in found.verdict
+    assert audit(printed, n_runs=4).consistent is False  # rows from the bounds alone
+    found = audit(EntryFabricator(2, **SETTINGS), X=rows, n_runs=1000, confidence=1 - 1e-6)
+    assert found.consistent is True  # with a public threshold
+    assert found.leak is None
+
+
+# The report -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parts(digits: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
+    X, y = digits
+    order = np.random.default_rng(0).permutation(len(X))
+    inside, outside = order[:500], order[500:1000]
+    return {
+        "members": X[inside],
+        "non_members": X[outside],
+        "y_members": y[inside],
+        "y_non_members": y[outside],
+    }
+
+
+@pytest.fixture(scope="module")
+def private(parts: dict[str, np.ndarray]) -> PrivateGaussianClassifier:
+    bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
+    model = PrivateGaussianClassifier(4, epsilon=2.0, delta=1e-5, bounds=bounds)
+    return model.fit(parts["members"], parts["y_members"])
+
+
+@pytest.fixture(scope="module")
+def found(private: Any, parts: dict[str, np.ndarray]) -> AuditReport:
+    return private.audit(**parts, n_runs=30)
+
+
+def test_one_call_gives_all_parts(found: AuditReport) -> None:
+    assert found.guarantee is not None
+    assert found.guarantee.status == "proved"
+    assert found.consistent is True
+    assert "proves nothing" in found.verdict
+    how = "by the Gaussian conversion"
+    for name in (
+        "epsilon promised",
+        f"epsilon certified at least, {how}",
+        f"epsilon that 30 runs could certify, {how}",
+        "AUC of the threshold attack",
+    ):
+        assert name in found.figures
+    assert "Both are converted from mu, which is right for Gaussian noise only." in str(found)
+    assert f"epsilon certified at least, {how}" in found.to_html()
+    assert "not for release" in str(found)
+
+
+def test_hulls_without_privacy_are_attacked_only(parts: dict[str, np.ndarray]) -> None:
+    model = AffineHullClassifier(8, n_layers=1).fit(parts["members"], parts["y_members"])
+    found = audit(model, parts["members"], parts["non_members"])
+    assert found.consistent is None
+    assert found.attack is not None
+    assert found.attack.auc.value > 0.7
+    assert found.figures["membership score, per unit of distance"] > 0
+
+
+def test_json_holds_everything_and_a_report_reads_it(found: AuditReport) -> None:
+    record = json.loads(found.to_json())
+    assert record["two_point"]["claimed"] == 2.0
+    assert record["membership_score"]["unit"] == "1/loss"
+    part = Audit.from_dict(record)
+    assert part.consistent is True
+    assert len(part.rocs) == 1
+    assert sum(part.histograms[0].members) == 500
+    page = found.to_html()
+    assert not re.search(r"<script|https?://(?!www\.w3\.org)", page)
+    for words in ("Nothing contradicts", "logarithmic axes", "Not for release"):
+        assert words in page
+    assert page.count("<svg") >= 3  # a histogram, ROC curves on two kinds of axes
+    with pytest.raises(InvalidInputError, match="must end in"):
+        found.write("audit.pdf")

@@ -4,7 +4,7 @@ What is measured on raw rows (scores, attacks, matches) is a diagnostic and not 
 certified on made-up neighbours (`empirical_epsilon`, `PrivateEstimator.audit`) touches no data. An
 audit can refute a promise; it never proves one.
 
-Read `audits` (one call), `empirical` and `one_run` (lower bounds on epsilon), `attacks`,
+Read `audits` (one call), `empirical` (lower bounds on epsilon), `attacks`,
 `membership` and `reidentification` (what an attacker learns), `report`; `testing` has the contracts
 of private estimators and the taint test.
 """
@@ -13,7 +13,6 @@ from sfumato.audit.attacks import membership_attack, shadow_attack
 from sfumato.audit.audits import audit
 from sfumato.audit.empirical import empirical_epsilon
 from sfumato.audit.membership import density_difference, membership_score
-from sfumato.audit.one_run import audit_in_one_run
 from sfumato.audit.reidentification import reidentification
 from sfumato.audit.report import AuditReport
 from sfumato.audit.testing.taint import taint_test

@@ -345,7 +345,6 @@ def shadow_attack(
     rates: Sequence[float] = LOW_RATES,
     confidence: float = 0.95,
     n_jobs: int | None = None,
-    verbose: bool = False,
     random_state: Any = 0,
 ) -> MembershipAttack:
     """Attack the training of a model with shadow models, each in turn the one under attack.
@@ -371,8 +370,6 @@ def shadow_attack(
         See `membership_attack`.
     n_jobs : int, optional
         Workers, see joblib.
-    verbose : bool, default=False
-        Show a progress bar.
     random_state : int, RandomState or None, default=0
         Chooses the halves.
 
@@ -393,8 +390,7 @@ def shadow_attack(
     ranks = check_random_state(random_state).random_sample((n_models, len(rows)))
     halves = np.argsort(ranks, axis=0) < n_models // 2
     task = partial(_shadow, make_model, rows, labels, observation)
-    title = "shadow models" if verbose else None
-    found = map_in_parallel(task, list(halves), n_jobs=n_jobs, progress=title)
+    found = map_in_parallel(task, list(halves), n_jobs=n_jobs)
     name, values = found[0][0], np.stack([each[1] for each in found])
     scores = likelihood_ratios(values, halves, online=online)
     scores = np.round(scores, 9)  # equal values must tie: roundings differ between the groups

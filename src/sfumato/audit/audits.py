@@ -78,7 +78,7 @@ def audit(
     observation : str, optional
         What the attacks see, see `membership_attack`.
     **two_point_options
-        `n_runs`, `seconds`, `confidence`, `X`, `y`, `edge`, `n_jobs`, `verbose` of the lower
+        `n_runs`, `seconds`, `confidence`, `X`, `y`, `edge`, `n_jobs` of the lower
         bound; see `sfumato.audit.audits.two_point`.
 
     Returns
@@ -132,7 +132,6 @@ def two_point(
     seconds: float = 20.0,
     confidence: float = 0.99,
     n_jobs: int | None = None,
-    verbose: bool = False,
 ) -> TwoPoint:
     """Certify a lower bound on the epsilon of a private estimator; see `audit`."""
     model = clone(estimator).set_params(ledger=None)
@@ -171,9 +170,8 @@ def two_point(
             run(0, 0)
             each_run = time.perf_counter() - start
             n_runs = int(min(usual, max(MIN_RUNS, seconds / (2 * each_run))))
-        title = "auditing" if verbose else None
         outputs = [
-            map_in_parallel(partial(run, side), range(n_runs), n_jobs=n_jobs, progress=title)
+            map_in_parallel(partial(run, side), range(n_runs), n_jobs=n_jobs)
             for side in (0, 1)
         ]
     claimed = promise.claimed_epsilon if promise.epsilon is None else promise.epsilon

@@ -127,7 +127,6 @@ def empirical_epsilon(
     batched: bool = False,
     claimed: float | None = None,
     n_jobs: int | None = None,
-    verbose: bool = False,
 ) -> EmpiricalEpsilon:
     """Run a mechanism on two neighbours and certify a lower bound on its epsilon.
 
@@ -160,8 +159,6 @@ def empirical_epsilon(
         The epsilon that was promised, to be compared with.
     n_jobs : int, optional
         Workers, see joblib.
-    verbose : bool, default=False
-        Show a progress bar.
 
     Returns
     -------
@@ -187,10 +184,9 @@ def empirical_epsilon(
     def outputs(data: Any) -> Any:
         if batched:
             return call(data, n_runs)
-        if n_jobs is None and not verbose:
+        if n_jobs is None:
             return [call(data) for _ in range(n_runs)]
-        title = "auditing" if verbose else None
-        return map_in_parallel(lambda _: call(data), range(n_runs), n_jobs=n_jobs, progress=title)
+        return map_in_parallel(lambda _: call(data), range(n_runs), n_jobs=n_jobs)
 
     found = [outputs(D), outputs(D_prime)]
     if statistic is not None:

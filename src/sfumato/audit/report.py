@@ -13,7 +13,6 @@ import numpy as np
 from sfumato.audit.attacks import DIAGNOSTIC, MembershipAttack
 from sfumato.audit.empirical import EmpiricalEpsilon
 from sfumato.audit.membership import MembershipScore
-from sfumato.audit.one_run import OneRun
 from sfumato.audit.reidentification import Reidentification
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Audit, Report, Result
@@ -55,8 +54,6 @@ class AuditReport:
         What is promised.
     two_point : TwoPoint, optional
         The lower bound on epsilon from two neighbours.
-    one_run : OneRun, optional
-        The lower bound on epsilon from one run.
     score : MembershipScore, optional
         Equation (69).
     attack : MembershipAttack, optional
@@ -70,7 +67,6 @@ class AuditReport:
     title: str
     guarantee: Guarantee | None = None
     two_point: TwoPoint | None = None
-    one_run: OneRun | None = None
     score: MembershipScore | None = None
     attack: MembershipAttack | None = None
     matches: Reidentification | None = None
@@ -82,10 +78,9 @@ class AuditReport:
     @property
     def consistent(self) -> bool | None:
         """Whether what was certified fits what is promised; None where nothing was certified."""
-        bounds = [b for b in (self.two_point and self.two_point.bound, self.one_run) if b]
-        if not bounds:
+        if self.two_point is None:
             return None
-        return not any(bound.refutes for bound in bounds) and self.leak is None
+        return not self.two_point.bound.refutes and self.leak is None
 
     @property
     def leak(self) -> str | None:
@@ -114,8 +109,6 @@ class AuditReport:
             how = ", by the Gaussian conversion" if bound.method == "gaussian" else ""
             found[f"epsilon certified at least{how}"] = bound.epsilon
             found[f"epsilon that {bound.n_runs} runs could certify{how}"] = bound.largest
-        if self.one_run is not None:
-            found["epsilon certified at least, one run"] = self.one_run.epsilon
         if self.score is not None:
             found[f"membership score, per unit of {self.score.observation}"] = self.score.value
         if self.attack is not None:
@@ -134,7 +127,7 @@ class AuditReport:
     def notes(self) -> list[str]:
         """Every finding as a sentence."""
         bound = None if self.two_point is None else self.two_point.bound
-        parts = (bound, self.one_run, self.score, self.attack, self.matches)
+        parts = (bound, self.score, self.attack, self.matches)
         sentences = [str(part).removesuffix(DIAGNOSTIC).strip() for part in parts if part]
         measured = self.score or self.attack or self.matches
         return [*sentences, DIAGNOSTIC] if measured else sentences
@@ -176,7 +169,6 @@ class AuditReport:
         parts = {
             "guarantee": self.guarantee,
             "two_point": self.two_point,
-            "one_run": self.one_run,
             "membership_score": self.score,
             "membership_attack": self.attack,
             "reidentification": self.matches,

@@ -18,6 +18,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,6 @@ UNWATCHED |= {"__loader__", "__spec__", "__cached__", "__file__", "__path__", "_
 UNWATCHED |= {"__all__", "__match_args__", "__dataclass_fields__", "__dataclass_params__"}
 # Where seeded noise comes from: how far it was drawn differs between a fit and its replay.
 NOISE_SOURCE = ("sfumato.mechanisms.entropy", "_source")
-HOOKS = ("excepthook", "displayhook", "unraisablehook")
 # Handlers that Python can put back; the others cannot be set.
 SIGNALS = sorted(signal.valid_signals() & set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP})
 FIXED = (int, float, complex, str, bytes, type, type(None), enum.Enum, frozenset)
@@ -59,7 +59,7 @@ class Surroundings:
         ]
         self._names = [(module, set(vars(module))) for module in SHARED]
         self._imported = set(sys.modules)
-        self._settings = _settings()
+        self._settings = {name: read() for name, (read, _) in _process().items()}
         self.notice_imports()
         self._found = self._variables()
         self._kept = [
@@ -74,8 +74,7 @@ class Surroundings:
             used = _modules_used_by(waiting.pop()) - found
             found |= used
             waiting += used
-        new = set(sys.modules) - self._imported
-        found |= {name for name in new if _is_made_up(sys.modules[name])}
+        found |= self._made_up()
         self.modules = [sys.modules[name] for name in sorted(found) if name in sys.modules]
 
     def described(self) -> dict[str, Description]:
@@ -84,8 +83,12 @@ class Surroundings:
         for module, name in self._left_behind():
             path = f"{module.__name__}.{name}"
             found |= described(vars(module)[name], path, NESTED)
-        found |= described(_settings(), "settings", NESTED)
-        found |= described(self._registries(), "registries of warnings", NESTED)
+        settings = {name: read() for name, (read, _) in _process().items()}
+        found |= described(settings, "settings", NESTED)
+        # What modules know of warnings that were given; how often filters changed is no matter
+        known = {each.__name__: vars(each).get("__warningregistry__", {}) for each in self.modules}
+        registries = {name: [k for k in each if k != "version"] for name, each in known.items()}
+        found |= described(registries, "registries of warnings", NESTED)
         self._found = self._variables()
         for owner, name, value in self._found:
             home = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
@@ -108,16 +111,15 @@ class Surroundings:
             refill()
         for module, name in self._left_behind():
             delattr(module, name)
-        for name in {n for n in set(sys.modules) - self._imported if _is_made_up(sys.modules[n])}:
+        for name in self._made_up():
             del sys.modules[name]
-        _set(self._settings)
+        for name, (_, put_back) in _process().items():
+            put_back(self._settings[name])
 
-    def _registries(self) -> dict[str, list[Any]]:
-        """What modules know of warnings that were given; how often filters changed is no matter."""
-        known = {each.__name__: vars(each).get("__warningregistry__", {}) for each in self.modules}
-        return {
-            name: [key for key in registry if key != "version"] for name, registry in known.items()
-        }
+    def _made_up(self) -> set[str]:
+        """Names of new modules that come from no file."""
+        new = set(sys.modules) - self._imported
+        return {name for name in new if getattr(sys.modules[name], "__spec__", None) is None}
 
     def _left_behind(self) -> list[tuple[types.ModuleType, str]]:
         return [
@@ -136,12 +138,12 @@ class Surroundings:
             if id(owner) in seen:
                 continue
             seen.add(id(owner))
+            home = owner.__module__ if isinstance(owner, type) else owner.__name__
             for name, value in list(vars(owner).items()):
-                if isinstance(value, type) and _is_at_home(value, owner):
+                is_at_home = getattr(value, "__module__", None) == home
+                if isinstance(value, type) and is_at_home:
                     waiting.append(value)
-                elif (owner.__name__, name) != NOISE_SOURCE and _can_hold_a_value(
-                    name, value, owner
-                ):
+                elif (owner.__name__, name) != NOISE_SOURCE and _can_hold(name, value, is_at_home):
                     found.append((owner, name, value))
         return found
 
@@ -168,75 +170,24 @@ def _imported_in(value: Any, home: str) -> set[str]:
     return {each for each in getattr(code, "co_names", ()) if each in sys.modules}
 
 
-def _settings() -> dict[str, Any]:
-    """What a fit could set for the whole process."""
-    return {
-        "environment": dict(os.environ),
-        "directory": str(Path.cwd()),
-        "numpy errors": np.geterr(),
-        "numpy printing": np.get_printoptions(),
-        "numpy random": np.random.get_state(legacy=False),  # noqa: NPY002
-        "python random": random.getstate(),
-        "decimal": decimal.getcontext().copy(),
-        "sklearn": sklearn.get_config(),
-        "loggers": {name: _logger_settings(each) for name, each in _loggers().items()},
-        "umask": _umask(),
-        "locale": locale.setlocale(locale.LC_ALL),
-        "recursion": sys.getrecursionlimit(),
-        "garbage": (gc.isenabled(), gc.get_threshold()),
-        "thread": threading.current_thread().name,
-        "path": list(sys.path),
-        "digits": sys.get_int_max_str_digits(),
-        "switching": sys.getswitchinterval(),
-        "hooks": [getattr(sys, name) for name in HOOKS],
-        "signals": {number.name: signal.getsignal(number) for number in SIGNALS},
-    }
-
-
-def _set(settings: dict[str, Any]) -> None:
+def _environ(values: dict[str, str]) -> None:
     os.environ.clear()
-    os.environ.update(settings["environment"])
-    os.chdir(settings["directory"])
-    np.seterr(**settings["numpy errors"])
-    np.set_printoptions(**settings["numpy printing"])
-    np.random.set_state(settings["numpy random"])  # noqa: NPY002
-    random.setstate(settings["python random"])
-    decimal.setcontext(settings["decimal"].copy())
-    sklearn.set_config(**settings["sklearn"])
-    for name, logger in _loggers().items():
-        if name in settings["loggers"]:
-            logger.level, logger.disabled, logger.propagate = settings["loggers"][name][:3]
-    logging.disable(logging.root.manager.disable)  # forgets the levels that loggers remember
-    os.umask(settings["umask"])
-    locale.setlocale(locale.LC_ALL, settings["locale"])
-    sys.setrecursionlimit(settings["recursion"])
-    (gc.enable if settings["garbage"][0] else gc.disable)()
-    gc.set_threshold(*settings["garbage"][1])
-    threading.current_thread().name = settings["thread"]
-    sys.path[:] = settings["path"]
-    sys.set_int_max_str_digits(settings["digits"])
-    sys.setswitchinterval(settings["switching"])
-    for name, hook in zip(HOOKS, settings["hooks"], strict=True):
-        setattr(sys, name, hook)
-    if threading.current_thread() is threading.main_thread():
-        for name, handler in settings["signals"].items():
-            if signal.getsignal(signal.Signals[name]) is not handler:
-                signal.signal(signal.Signals[name], handler)
+    os.environ.update(values)
 
 
-def _loggers() -> dict[str, logging.Logger]:
-    """Return all loggers but those of Dask, whose threads change them at any time."""
-    named = logging.root.manager.loggerDict.items()
-    return {"": logging.root} | {
-        name: each
-        for name, each in named
-        if isinstance(each, logging.Logger) and not name.startswith("distributed")
-    }
-
-
-def _logger_settings(logger: logging.Logger) -> tuple[Any, ...]:
-    attached = len(logger.handlers), len(logger.filters)
-    return logger.level, logger.disabled, logger.propagate, *attached
+def _logger_settings(put_back: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return settings of all loggers but those of Dask, whose threads change them at any time."""
+    loggers = {"": logging.root, **logging.root.manager.loggerDict}
+    found = {}
+    for name, each in loggers.items():
+        if isinstance(each, logging.Logger) and not name.startswith("distributed"):
+            if name in (put_back or {}):
+                each.level, each.disabled, each.propagate = put_back[name][:3]
+            attached = len(each.handlers), len(each.filters)
+            found[name] = each.level, each.disabled, each.propagate, *attached
+    if put_back is not None:
+        logging.disable(logging.root.manager.disable)  # forgets the levels that loggers remember
+    return found
 
 
 def _umask() -> int:
@@ -246,8 +197,46 @@ def _umask() -> int:
     return mask
 
 
-def _is_made_up(module: types.ModuleType) -> bool:
-    return getattr(module, "__spec__", None) is None
+def _signals(handlers: dict[str, Any]) -> None:
+    if threading.current_thread() is threading.main_thread():
+        for name, handler in handlers.items():
+            if signal.getsignal(signal.Signals[name]) is not handler:
+                signal.signal(signal.Signals[name], handler)
+
+
+def _process() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """What a fit could set for the whole process: how it is read, and how it is put back."""
+    return {
+        "environment": (lambda: dict(os.environ), _environ),
+        "directory": (lambda: str(Path.cwd()), os.chdir),
+        "numpy errors": (np.geterr, lambda v: np.seterr(**v)),
+        "numpy printing": (np.get_printoptions, lambda v: np.set_printoptions(**v)),
+        "numpy random": (lambda: np.random.get_state(legacy=False), np.random.set_state),  # noqa: NPY002
+        "python random": (random.getstate, random.setstate),
+        "decimal": (lambda: decimal.getcontext().copy(), lambda v: decimal.setcontext(v.copy())),
+        "sklearn": (sklearn.get_config, lambda v: sklearn.set_config(**v)),
+        "loggers": (_logger_settings, _logger_settings),
+        "umask": (_umask, os.umask),
+        "locale": (
+            lambda: locale.setlocale(locale.LC_ALL),
+            lambda v: locale.setlocale(locale.LC_ALL, v),
+        ),
+        "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
+        "garbage": (gc.isenabled, lambda v: gc.enable() if v else gc.disable()),
+        "garbage thresholds": (gc.get_threshold, lambda v: gc.set_threshold(*v)),
+        "thread": (
+            lambda: threading.current_thread().name,
+            lambda v: setattr(threading.current_thread(), "name", v),
+        ),
+        "path": (lambda: list(sys.path), lambda v: sys.path.__setitem__(slice(None), v)),
+        "digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+        "switching": (sys.getswitchinterval, sys.setswitchinterval),
+        **{
+            name: (lambda n=name: getattr(sys, n), lambda v, n=name: setattr(sys, n, v))  # type: ignore[misc]
+            for name in ("excepthook", "displayhook", "unraisablehook")
+        },
+        "signals": (lambda: {n.name: signal.getsignal(n) for n in SIGNALS}, _signals),
+    }
 
 
 def is_of_a_library(module: str) -> bool:
@@ -256,17 +245,10 @@ def is_of_a_library(module: str) -> bool:
     return root in FOREIGN or (root in sys.stdlib_module_names and root != "__main__")
 
 
-def _is_at_home(value: Any, owner: Owner) -> bool:
-    home = owner.__module__ if isinstance(owner, type) else owner.__name__
-    return getattr(value, "__module__", None) == home
-
-
-def _can_hold_a_value(name: str, value: Any, owner: Owner) -> bool:
+def _can_hold(name: str, value: Any, is_at_home: bool) -> bool:
     if isinstance(value, types.FunctionType):
-        return _is_at_home(value, owner) and not _is_fixed(value)
-    if name in UNWATCHED or name.startswith("_abc_"):
-        return False
-    if isinstance(value, type | types.ModuleType):
+        return is_at_home and not _is_fixed(value)
+    if name in UNWATCHED or name.startswith("_abc_") or isinstance(value, type | types.ModuleType):
         return False
     if isinstance(value, staticmethod | classmethod):
         return not _is_fixed(value.__func__)
@@ -281,43 +263,35 @@ def _is_fixed(function: Any) -> bool:
     """Whether a function has nothing that a call of it could change."""
     if not isinstance(function, types.FunctionType):
         return False
-    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    inner = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not filled
+            inner.append(cell.cell_contents)
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    inner = [value for value in cells if not isinstance(value, FIXED)]
     return (
         all(isinstance(value, FIXED) for value in defaults)
         and not (function.__dict__.keys() - {"__wrapped__"})
-        and all(_is_fixed(value) for value in inner)
+        and all(isinstance(value, FIXED) or _is_fixed(value) for value in inner)
     )
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
 
 
 def _putting_back(value: Any) -> Callable[[], None]:
     """Return a function that puts the present content back into a container."""
-    if type(value) is dict:
-        return functools.partial(_refill, value, value.update, dict(value))
-    if type(value) is set:
-        return functools.partial(_refill, value, value.update, set(value))
-    if type(value) in {list, deque}:
-        return functools.partial(_refill, value, value.extend, list(value))
     if isinstance(value, np.ndarray) and value.flags.writeable:
         return functools.partial(np.copyto, value, value.copy())
-    return lambda: None
+    if type(value) not in {dict, set, list, deque}:
+        return lambda: None
+    content = value.copy()
+    fill = value.extend if type(value) in {list, deque} else value.update
 
+    def items(container: Any) -> list[Any]:
+        if isinstance(container, dict):
+            return [(id(key), id(each)) for key, each in container.items()]
+        return [id(item) for item in container]
 
-def _refill(container: Any, fill: Callable[[Any], None], content: Any) -> None:
-    if _identities(container) != _identities(content):
-        container.clear()
-        fill(content)
+    def refill() -> None:
+        if items(value) != items(content):
+            value.clear()
+            fill(content)
 
-
-def _identities(container: Any) -> list[Any]:
-    if isinstance(container, dict):
-        return [(id(key), id(value)) for key, value in container.items()]
-    return [id(item) for item in container]
+    return refill
