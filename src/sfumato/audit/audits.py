@@ -171,8 +171,7 @@ def two_point(
             each_run = time.perf_counter() - start
             n_runs = int(min(usual, max(MIN_RUNS, seconds / (2 * each_run))))
         outputs = [
-            map_in_parallel(partial(run, side), range(n_runs), n_jobs=n_jobs)
-            for side in (0, 1)
+            map_in_parallel(partial(run, side), range(n_runs), n_jobs=n_jobs) for side in (0, 1)
         ]
     claimed = promise.claimed_epsilon if promise.epsilon is None else promise.epsilon
     options: dict[str, Any] = {"delta": promise.delta, "confidence": confidence}
