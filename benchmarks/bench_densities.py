@@ -27,10 +27,8 @@ from scipy.stats import beta, gamma, multivariate_normal, norm, t
 from benchmarks.recording import RESULTS, timed, write
 from sfumato import Bounds, PrivateDensity
 from sfumato.mechanisms import LaplaceMechanism
-from sfumato.models.smoothing import GridDensity
 
 SEED, RUNS = 0, 40
-BAND_RUNS = 200  # cells of a run move together, so that a share of them needs many runs
 BUDGETS = [(1000, 0.1), (300, 1.0), (1000, 1.0), (10_000, 0.1), (3000, 1.0), (30_000, 1.0)]
 FINE = np.linspace(0, 1, 1001)
 PLANE = 120
@@ -135,19 +133,6 @@ def fine_steps(masses: np.ndarray, fine: np.ndarray) -> np.ndarray:
     return np.diff(np.interp(fine, edges, np.concatenate([[0], np.cumsum(masses)])))
 
 
-def covered(model: PrivateDensity, rows: np.ndarray) -> float:
-    """Share of cells whose band holds the smoothed density without its noise."""
-    released: GridDensity = model._released()  # type: ignore[assignment]
-    (m,) = released.cells.shape
-    ends = released.cells.lower[0], released.cells.upper[0]
-    exact = np.histogram(np.clip(rows, 0, 1), m, ends)[0].astype(float)[:, None]
-    clean = released.smoothed[0].of(exact[:, 0] / released.total) / released.volume
-    clean = np.maximum(clean, 0)
-    middles = ends[0] + (np.arange(m)[:, None] + 0.5) * released.volume
-    low, high = model.bands(middles)
-    return float(np.mean((clean >= low - 1e-9) & (clean <= high + 1e-9)))
-
-
 def on_a_line() -> Iterator[dict[str, Any]]:
     laws = [("tuned", *each) for each in TUNED.items()]
     laws += [("not tuned", *each) for each in NOT_TUNED.items()]
@@ -167,18 +152,10 @@ def on_a_line() -> Iterator[dict[str, Any]]:
                     [
                         float(np.abs(ours - truth).sum() / 2),
                         float(np.abs(theirs - truth).sum() / 2),
-                        covered(model, rows),
                         seconds["cpu_s"],
                     ]
                 )
-            covers = [each[2] for each in found]
-            for run in range(RUNS, BAND_RUNS):
-                rows = law.draw(n, np.random.default_rng(run))
-                model = PrivateDensity(epsilon=epsilon, delta=1e-6, step=law.step, bounds=BOX)
-                covers.append(covered(model.fit(rows[:, None]), rows))
-            array = np.array(found)
-            array[:, 2] = np.mean(covers)
-            yield row(kind, name, n, epsilon, array)
+            yield row(kind, name, n, epsilon, np.array(found))
 
 
 def row(kind: str, name: str, n: int, epsilon: float, found: np.ndarray) -> dict[str, Any]:
@@ -195,8 +172,6 @@ def row(kind: str, name: str, n: int, epsilon: float, found: np.ndarray) -> dict
         "ratio": round(mean[0] / mean[1], 3),
         "cpu_s": round(float(np.median(found[:, -1])), 4),
     }
-    if found.shape[1] == 4:
-        answer["band_cover"] = round(mean[2], 3)
     print(answer, flush=True)
     return answer
 
@@ -257,18 +232,14 @@ def main() -> None:
     ]
     for part in asked:
         numbers += parts[part]()
-    covers = [each["band_cover"] for each in numbers if "band_cover" in each]
     write(
         "densities",
         {
             "worst_ratio": max(each["ratio"] for each in numbers),
-            "mean_band_cover": round(float(np.mean(covers)), 4) if covers else None,
-            "band_cover_from_to": [min(covers), max(covers)] if covers else None,
             "rows": numbers,
         },
         seed=SEED,
         runs=RUNS,
-        band_runs=BAND_RUNS,
     )
 
 

@@ -26,9 +26,7 @@ from sfumato.models.density import PrivateDensity
 from sfumato.models.features import Domain
 from sfumato.models.smoothing import (
     Cells,
-    GridDensity,
     _best_blocks,
-    default_cells,
     density_threshold,
     smooth,
 )
@@ -47,12 +45,6 @@ def two_normals(n: int, rng: np.random.Generator) -> np.ndarray:
 
 def law_of_two_normals(x: np.ndarray) -> np.ndarray:
     return (norm.cdf(x, 0.3, 0.07) + norm.cdf(x, 0.7, 0.07)) / 2
-
-
-def grid(counts: np.ndarray, variance: float, n_rows: int | None) -> GridDensity:
-    d = counts.ndim - 1
-    cells = Cells.of(Domain(BOX, d), counts.shape[:d], (None,) * d)
-    return GridDensity(cells, counts, variance, n_rows)
 
 
 # The release --------------------------------------------------------------------------------------
@@ -131,26 +123,6 @@ def test_smooth_signals_are_smoothed_and_atoms_are_kept(rng: np.random.Generator
     assert not plain.apart.any()
 
 
-@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.0), (10_000, 0.1)])
-@pytest.mark.parametrize("with_atom", [False, True])
-def test_bands_cover_the_smoothed_density_without_noise(
-    n: int, epsilon: float, with_atom: bool, seed: int
-) -> None:
-    """95 % within 2 for the average over cells and 200 runs; runs are independent."""
-    rng = np.random.default_rng(seed)
-    m, b = default_cells(epsilon, n, 1), 2 / epsilon
-    covered = []
-    for _ in range(200):
-        x = np.clip(two_normals(n, rng)[:, 0], 0, 1)
-        x = np.where(rng.random(n) < 0.2 * with_atom, 0.5001, x)
-        exact = np.histogram(x, m, (0, 1))[0].astype(float)[:, None]
-        noisy = grid(exact + rng.laplace(0, b, exact.shape), 2 * b * b, n)
-        clean = np.maximum(noisy.smoothed[0].of(exact[:, 0] / n) * m, 0)
-        low, high = noisy.bands((np.arange(m)[:, None] + 0.5) / m, 0.95)
-        covered.append(np.mean((clean >= low[:, 0] - 1e-9) & (clean <= high[:, 0] + 1e-9)))
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
-
-
 # Answers ------------------------------------------------------------------------------------------
 
 
@@ -192,8 +164,6 @@ def test_the_plane_integrates_and_samples_follow(rng: np.random.Generator) -> No
     found = np.histogram2d(*drawn.T, bins=10, range=[[0, 1]] * 2)[0].ravel() / 20_000
     expected = model.density(points).reshape(10, 20, 10, 20).mean(axis=(1, 3)).ravel() / 100
     assert np.abs(found - expected).sum() < 0.05
-    low, high = model.bands(points[:50])
-    assert (low <= high).all()
     with pytest.raises(UnsupportedModeError, match="one feature"):
         model.quantile(0.5)
 
@@ -206,8 +176,6 @@ def test_classes_have_their_own_peaks(rng: np.random.Generator) -> None:
     values = model.class_densities([[0.3], [0.7]])
     assert values[0, 0] > 20 * values[1, 0]
     assert values[1, 1] > 20 * values[0, 1]
-    low, high = model.bands([[0.3]])
-    assert low.shape == high.shape == (1, 2)
     rows, labels = model.sample(2000, random_state=0)
     assert rows[labels == "a"].mean() < 0.4 < 0.6 < rows[labels == "b"].mean()
 
@@ -243,12 +211,10 @@ def test_the_grid_is_for_one_or_two_features() -> None:
     with pytest.raises(UnsupportedModeError, match="one or two"):
         PrivateDensity(delta=1e-5, method="grid", bounds=BOX).fit(np.full((40, 3), 0.5))
     process = PrivateDensity(0.2, delta=1e-5, bounds=BOX).fit(np.full((40, 1), 0.5))
-    for ask in (process.bands, process.cdf, process.quantile):
+    for ask in (process.cdf, process.quantile):
         with pytest.raises(UnsupportedModeError, match="grid"):
             ask([[0.5]])
     grid_model = PrivateDensity(bounds=BOX).fit(np.full((40, 1), 0.5))
-    with pytest.raises(InvalidInputError, match="level"):
-        grid_model.bands([[0.5]], level=1.0)
     with pytest.raises(InvalidInputError, match="Probabilities"):
         grid_model.quantile([1.5])
 
@@ -264,8 +230,6 @@ def test_a_jump_is_kept_by_blocks_and_a_smooth_law_by_a_filter(rng: np.random.Ge
         assert (found.blocks is not None) == has_blocks
         error = np.abs(found.masses - shares).sum()
         assert error < 0.4 * np.abs(noisy - shares).sum()
-        # Linear, and averages of averages are the same averages.
-        np.testing.assert_allclose(found.of(noisy + shares), found.masses + found.of(shares))
     blocks = smooth(jump / jump.sum(), 1e-8, 30_000).blocks
     assert blocks is not None
     assert np.flatnonzero(np.diff(blocks)).tolist() == [44]

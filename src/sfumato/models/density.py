@@ -588,36 +588,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             raise InvalidInputError("Probabilities must lie in [0, 1].")
         return self._line().quantile(asked)
 
-    def bands(self, X: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """Return bounds of the smoothed density without its noise; costs nothing.
-
-        They come from the known law of the noise and hold at each point by itself, for the filter
-        that was chosen. What the rows themselves say by chance, and what smoothing takes away, is
-        not in them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows; each stands for its cell.
-        level : float, default=0.95
-            Probability.
-
-        Returns
-        -------
-        lower : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Lower bounds, one column per class where labels were given.
-        upper : ndarray of the same shape
-            Upper bounds.
-        """
-        released, rows, _ = self._ask(X)
-        if not isinstance(released, GridDensity):
-            raise UnsupportedModeError("Bands are for method 'grid'.")
-        if not 0 < level < 1:
-            raise InvalidInputError(f"'level' must lie in (0, 1). Got {level} instead.")
-        ends = released.bands(rows, level)
-        lower, upper = ends if len(self.classes_) > 1 else (end[:, 0] for end in ends)
-        return lower, upper
-
     def _line(self) -> GridDensity:
         check_is_fitted(self)
         released = self._released()
@@ -668,10 +638,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             for label, column in zip(self.classes_, self.class_densities(points).T, strict=True):
                 ax.plot(points, column, label=f"class {label}")
         else:
-            (line,) = ax.plot(points, self.density(points), label="private density")
-            if getattr(self, "method_", "process") == "grid":
-                band = {"step": "mid", "color": line.get_color(), "alpha": 0.2, "label": "noise"}
-                ax.fill_between(points[:, 0], *self.bands(points), **band)
+            ax.plot(points, self.density(points), label="private density")
         if raw:
             ax.plot(points, self.raw_density(points), ":", linewidth=0.8, label="release")
         ax.set_ylabel("density")

@@ -152,7 +152,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"'n_projected' must lie between 1 and the {width} features of an image. "
                 f"Got {n_kept}."
             )
-        return unit_length(projected(features, int(n_kept), self.seed))  # type: ignore[attr-defined]
+        return unit_length(projected(features, int(n_kept), self.seed))
 
     @abstractmethod
     def _features(self, images: Array) -> Array:

@@ -173,7 +173,7 @@ class PrivateImageClassifier(PrivateClassifier):
             delta=self.delta,
             unit=self.unit,
             relation=self.relation,
-            bounds=replace(self.bounds, lower=None, upper=None, norm=1.0),
+            bounds=replace(self._pixel_bounds(), lower=None, upper=None, norm=1.0),
             ledger=self.ledger,
         )
         classifier.fit(self._described(pixels, alone=True), y, groups)
@@ -183,13 +183,17 @@ class PrivateImageClassifier(PrivateClassifier):
             self.guarantee_ = self.guarantee_.only_if(FOREIGN_IMAGES)
         return self
 
-    def _pixels(self, X: Any, *, reset: bool) -> Any:
-        """Scale pixels from their public range to [0, 1]; a missing one stays missing."""
+    def _pixel_bounds(self) -> Bounds:
         if not isinstance(self.bounds, Bounds) or self.bounds.lower is None:
             raise MissingBoundsError(
                 "PrivateImageClassifier needs the public range of the pixels and the label set, "
                 "which are never learned from data: bounds=Bounds(lower=0, upper=255, labels=...)."
             )
+        return self.bounds
+
+    def _pixels(self, X: Any, *, reset: bool) -> Any:
+        """Scale pixels from their public range to [0, 1]; a missing one stays missing."""
+        bounds = self._pixel_bounds()
         if is_foreign_array(X):
             xp = namespace_of(X)
             rows = X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float32)
@@ -200,7 +204,7 @@ class PrivateImageClassifier(PrivateClassifier):
             rows = checked_rows(self, X, reset=reset, may_be_empty=may_be_empty)
             if isinstance(X, np.ndarray) and X.dtype in (np.float32, np.uint8):
                 rows = rows.astype(np.float32)
-        box = self.bounds.box(int(rows.shape[1]))
+        box = bounds.box(int(rows.shape[1]))
         xp = namespace_of(rows)
         low, high = (xp.astype(like(rows, corner), rows.dtype) for corner in box or ())
         wide = xp.where(high > low, high - low, xp.ones_like(low))

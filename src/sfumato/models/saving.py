@@ -344,8 +344,11 @@ class Encoder:
                 raise InvalidInputError(f"'{place}' is a dict whose keys are not all strings.")
             # A key may be a data value, and no error names it.
             numbered = enumerate(value.items())
-            items = {k: self.value(v, f"{place}[item {i}]", depth + 1) for i, (k, v) in numbered}
-            return {"dict": items}
+            return {
+                "dict": {
+                    k: self.value(v, f"{place}[item {i}]", depth + 1) for i, (k, v) in numbered
+                }
+            }
         if kind is Bounds:
             return {"bounds": self._fields(vars(value), place, depth)}
         if kind is TableBounds:

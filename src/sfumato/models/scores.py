@@ -197,7 +197,7 @@ def release_score(
     >>> bool(found.value > 0.9)
     True
     """
-    bounds = getattr(model, "bounds", None)
+    bounds: Any = getattr(model, "bounds", None)
     of_table = isinstance(bounds, TableBounds)
     if y is None and of_table and is_table(X):
         y = bounds.target_of(X, None)

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
@@ -364,7 +363,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         tags.non_deterministic = True
         return tags
 
-    def cost(self, X: ArrayLike, y: ArrayLike | None = None) -> SearchCost:
+    def cost(self, X: Any, y: Any = None) -> SearchCost:
         """Return what `fit` would charge and leave to each run; nothing is charged or drawn.
 
         Parameters
@@ -381,7 +380,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         return self._plan(X, y)[0]
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Search, and keep the winner.
 
         Parameters
@@ -647,7 +646,7 @@ class SearchFolder:
 
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         self.path = Path(path)
-        self.state = {
+        self.state: dict[str, Any] = {
             "settings": _digest(settings),
             "reference": uuid.uuid4().hex,
             "charged": False,

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 from scipy.interpolate import PchipInterpolator, RegularGridInterpolator
 from scipy.ndimage import median_filter, uniform_filter
-from scipy.stats import norm
 
 from sfumato.models.features import Domain
 
@@ -40,9 +39,6 @@ CAUTION = 0.5  # standard deviations of the risk estimate for which a wider filt
 STANDS_OUT = 6.0  # standard deviations above its neighbours that make a cell one of its own
 NEIGHBOURS = {1: 9, 2: 5}  # cells along an axis among which the median is taken
 PRICE_OF_A_BLOCK = 2.0  # for having been chosen: in variances, by the logarithm of all cells
-LAPLACE_KURTOSIS = 3.0
-CHOSEN = 0.2  # of a coefficient: what choosing the filter by the same counts adds to its noise
-STACKED = 256  # cells whose weights are computed together
 
 
 def default_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
@@ -121,63 +117,14 @@ class Cells:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Shares of cells and the linear filter that was chosen for them."""
+    """Smoothed shares of cells: they may be negative."""
 
-    shares: Array  # released, of the rows
-    variance: float  # of the noise of one share
-    widths: tuple[float, ...]  # of the filter along each axis, in sides of the box
-    response: Array  # the filter, on cosine coefficients
+    masses: Array
     apart: NDArray[np.bool_]  # cells that are not smoothed: they stand out
-    # One by the number of cells of all classes, where their total is public: its noise was taken
-    # off all of them.
-    known: float = 0.0
-    blocks: Codes | None = None  # of each cell, if averages over blocks are taken instead
-
-    def of(self, shares: Array) -> Array:
-        """Apply the filter to any shares of the same cells, or to a stack of them; linear."""
-        if self.blocks is not None:
-            starts = np.flatnonzero(np.diff(self.blocks, prepend=-1))
-            sums = np.add.reduceat(shares, starts, axis=-1)
-            return np.asarray((sums / np.bincount(self.blocks))[..., self.blocks])
-        axes = list(range(-self.response.ndim, 0))
-        rest = _filled(shares, self.apart)
-        waves = dctn(rest, axes=axes, norm="ortho")
-        return np.asarray(idctn(self.response * waves, axes=axes, norm="ortho") + (shares - rest))
-
-    @cached_property
-    def masses(self) -> Array:
-        """Smoothed shares, as the filter gives them: they may be negative."""
-        return self.of(self.shares)
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        """Sums of squares and fourth powers of the weights that a cell gives to the noise."""
-        shape = self.shares.shape
-        sums = np.zeros((3, *shape))
-        for start in range(0, self.shares.size, STACKED):
-            stack = np.eye(min(STACKED, self.shares.size - start), self.shares.size, start)
-            weights = self.of(stack.reshape(-1, *shape))
-            sums += [(weights**power).sum(axis=0) for power in (1, 2, 4)]
-        return np.maximum(sums[1] - self.known * sums[0] ** 2, 0.0), sums[2]
-
-    def half_width(self, level: float) -> Array:
-        """Return half the width of an interval that holds `level` of the noise of each share.
-
-        The noise of a cell is a known sum of Laplace variables: the quantile is that of a normal
-        variable, corrected for the fourth moment (Cornish and Fisher), and a little wider where few
-        coefficients are left, because noise has helped to choose them.
-        """
-        z = float(norm.ppf((1 + level) / 2))
-        spread, fourth = self._moments
-        kurtosis = LAPLACE_KURTOSIS * np.minimum(fourth / np.maximum(spread, 1e-12) ** 2, 1.0)
-        # Coefficients that the filter leaves, without the total; or blocks.
-        left = np.square(self.response).sum() - 1 if self.blocks is None else self.blocks[-1]
-        chosen = math.sqrt(1 + CHOSEN / max(float(left), 0.5))
-        deviation = np.sqrt(self.variance * spread)
-        return np.asarray(deviation * (z + (z**3 - 3 * z) * kurtosis / 24) * chosen)
+    blocks: Codes | None = None  # of each cell, if averages over blocks were taken
 
 
-def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) -> Smoothed:
+def smooth(shares: Array, variance: float, n_rows: float) -> Smoothed:
     """Choose the filter of least estimated risk for noisy shares of cells.
 
     The risk of a filter f on coefficients y of known variance v is estimated without bias by
@@ -186,7 +133,7 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
     estimate says that the rest can be smoothed enough to pay for their noise. `n_rows`, public or
     released, is for the variance of sampling.
     """
-    widths, responses = _filters(shares.shape)
+    responses = _filters(shares.shape)
     variances = np.full(shares.shape, variance + 1 / (n_rows * shares.size))
     variances.flat[0] = 0.0  # the total is not smoothed
     v, f = np.ravel(variances), responses.reshape(len(responses), -1)
@@ -211,9 +158,11 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
     if shares.ndim == 1:
         blocks, risk = _best_blocks(shares, float(variances[1]))
         if risk < least:
-            ones = np.ones(shares.shape)
-            return Smoothed(shares, variance, (0.0,), ones, none, known, blocks)
-    return Smoothed(shares, variance, widths[number], responses[number], apart, known)
+            sums = np.add.reduceat(shares, np.flatnonzero(np.diff(blocks, prepend=-1)))
+            return Smoothed((sums / np.bincount(blocks))[blocks], none, blocks)
+    rest = _filled(shares, apart)
+    waves = responses[number] * dctn(rest, norm="ortho")
+    return Smoothed(np.asarray(idctn(waves, norm="ortho") + (shares - rest)), apart)
 
 
 def _best_blocks(shares: Array, variance: float) -> tuple[Codes, float]:
@@ -239,8 +188,8 @@ def _best_blocks(shares: Array, variance: float) -> tuple[Codes, float]:
     return np.unique(blocks, return_inverse=True)[1].astype(np.intp), float(best[n])
 
 
-def _filters(shape: Sequence[int]) -> tuple[list[tuple[float, ...]], Array]:
-    """Return widths, from wide to narrow, and responses ``exp(-(w h)^4 / 2)`` on coefficients.
+def _filters(shape: Sequence[int]) -> Array:
+    """Return responses ``exp(-(w h)^4 / 2)`` on cosine coefficients, from wide to narrow filters.
 
     In the plane also filters across and along diagonals, whose waves have two frequencies nearly
     alike.
@@ -248,26 +197,22 @@ def _filters(shape: Sequence[int]) -> tuple[list[tuple[float, ...]], Array]:
     axis = [*np.geomspace(MAX_WIDTH, MIN_WIDTH, WIDTHS[len(shape)]).tolist(), 0.0]
     responses = [np.exp(-(np.outer(axis, np.pi * np.arange(n)) ** 4) / 2) for n in shape]
     if len(shape) == 1:
-        return [(h,) for h in axis], responses[0]
-    pairs = list(itertools.product(range(len(axis)), repeat=2))
-    both = [np.outer(responses[0][i], responses[1][j]) for i, j in pairs]
-    widths = [(axis[i], axis[j]) for i, j in pairs]
+        return np.asarray(responses[0])
+    both = [np.outer(down, right) for down in responses[0] for right in responses[1]]
     k, m = np.meshgrid(*map(np.arange, shape), indexing="ij")
     for across, along in itertools.combinations(axis, 2):
         waves = (np.pi * across * (k - m)) ** 4 + (np.pi * along * (k + m) / 2) ** 4
-        widths.append((across, along))
         both.append(np.exp(-waves / 2))
     left = np.array([np.square(each).sum() for each in both])  # of the noise
-    order = np.argsort(left, kind="stable")
-    return [widths[place] for place in order], np.stack(both)[order]
+    return np.stack(both)[np.argsort(left, kind="stable")]
 
 
 def _filled(shares: Array, apart: NDArray[np.bool_]) -> Array:
     """Replace cells that are apart by the average of the others around them."""
     if not apart.any():
         return shares
-    size = [1] * (shares.ndim - apart.ndim) + [NEIGHBOURS[apart.ndim]] * apart.ndim
-    others = uniform_filter(np.where(apart, 0.0, 1.0), NEIGHBOURS[apart.ndim], mode="nearest")
+    size = NEIGHBOURS[apart.ndim]
+    others = uniform_filter(np.where(apart, 0.0, 1.0), size, mode="nearest")
     sums = uniform_filter(np.where(apart, 0.0, shares), size, mode="nearest")
     return np.where(apart, sums / np.maximum(others, 1e-9), shares)
 
@@ -310,8 +255,7 @@ class GridDensity:
         shares = np.asarray(self.counts / self.total)
         if self.n_rows:  # the total is public: its noise is taken off all cells
             shares = shares + (1 - shares.sum()) / shares.size
-        known = 1 / shares.size if self.n_rows else 0.0
-        return [smooth(each, variance, self.total, known) for each in np.moveaxis(shares, -1, 0)]
+        return [smooth(each, variance, self.total) for each in np.moveaxis(shares, -1, 0)]
 
     @cached_property
     def masses(self) -> Array:
@@ -364,16 +308,6 @@ class GridDensity:
         fine = np.linspace(self.cells.lower[0], self.cells.upper[0], 16 * self.cells.shape[0] + 1)
         heights = np.maximum.accumulate(self.cdf(fine))
         return np.asarray(np.interp(probabilities, heights, fine))
-
-    def bands(self, rows: Array, level: float) -> tuple[Array, Array]:
-        """Return bounds, by class, of the smoothed density of the cell of each point without noise.
-
-        They hold at each point by itself, for the filter that was chosen.
-        """
-        middle = np.stack([each.masses for each in self.smoothed], axis=-1)
-        half = np.stack([each.half_width(level) for each in self.smoothed], axis=-1)
-        below, above = (self._at(rows, middle + sign * half) for sign in (-1, 1))
-        return np.maximum(below / self.volume, 0.0), np.maximum(above / self.volume, 0.0)
 
     def draw(self, n_samples: int, generator: np.random.RandomState) -> tuple[Array, Codes]:
         """Draw rows and codes of classes."""
