@@ -29,7 +29,6 @@ from sfumato.federated import HullTask, read_party, simulate, spread
 from sfumato.federated.flower import (
     answer_content,
     client_app,
-    exchange,
     reply_from,
     request_from,
     server_app,
@@ -165,26 +164,7 @@ def test_a_party_that_never_came_is_named_in_the_result(tmp_path, digits, names,
     assert not failed.exists()
 
 
-def test_distances_are_served_through_the_app(tmp_path, digits) -> None:
-    X, y, X_test, y_test = digits
-    write_parties(tmp_path, X, y, 2)
-    np.save(tmp_path / "queries.npy", X_test)
-    more = {"serve": "distances", "queries": str(tmp_path / "queries.npy")}
-    grid = LocalGrid(client_app("hulls"), tmp_path, 2)
-    run_server("hulls", grid, configuration(hulls(), tmp_path, 2, **more))
-    with np.load(tmp_path / "out" / "predictions.npz") as told:
-        assert np.mean(told["labels"] == y_test) > 0.9
-    assert not (tmp_path / "out" / "global.sfumato").exists()
-
-
 # Messages ----------------------------------------------------------------------------------------
-
-
-def test_a_phase_of_another_app_is_refused(tmp_path, digits) -> None:
-    write_parties(tmp_path, *digits[:2], 1)
-    grid = LocalGrid(client_app("hulls"), tmp_path, 1)
-    replies = exchange(grid, {0: Request("t", "sums.describe")}, seconds=5)
-    assert "no such phase" in str(replies[0].refusal)
 
 
 def test_requests_survive_the_records(digits) -> None:

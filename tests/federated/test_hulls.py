@@ -7,23 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from sfumato import Bounds, Ledger, PrivateAffineHullClassifier
+from sfumato import Bounds, Ledger
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.hulls import run_task
 from sfumato.federated.messages import Reply, Request, model_from
-from sfumato.federated.schema import pack
-from sfumato.mechanisms.gaussian import GaussianMechanism
-from tests.federated.federations import BOUNDS, hulls
-
-
-@pytest.mark.parametrize("scenario", ["one-class-each", "two-per-class", "random", "uneven"])
-def test_the_parties_together_know_all_classes(tmp_path, digits, hull_task, scenario) -> None:
-    X, y, X_test, y_test = digits
-    parties = make_parties(X, y, tmp_path, scenario=scenario, n_parties=4, random_state=0)
-    found = simulate(parties, hull_task)
-    assert found.model.score(X_test, y_test) > 0.9
-    assert set(found.guarantees) == {party.name for party in parties}
+from tests.federated.federations import hulls
 
 
 def test_distances_served_from_home_equal_the_merged_models(tmp_path, digits, hull_task) -> None:
@@ -51,22 +40,6 @@ def test_the_global_distance_is_the_smallest_of_the_parties(tmp_path, digits, hu
     ]
     each = np.stack([model.distances(X_test) for model in models])
     np.testing.assert_allclose(found.model.distances(X_test), each.min(axis=0), rtol=1e-9)
-
-
-def test_a_class_that_a_party_misses_is_infinitely_far(tmp_path, digits) -> None:
-    X, y, X_test, _ = digits
-    party = Party.of_rows("zeros", X[y == 0], y[y == 0], tmp_path)
-    remote = simulate([party], HullTask("t", hulls(), "distances")).model
-    assert remote.classes_.tolist() == [0]
-    assert np.isfinite(remote.distances(X_test)).all()
-
-
-def test_what_leaves_with_distances_is_no_model(tmp_path, digits) -> None:
-    X, y, _, _ = digits
-    party = Party.of_rows("a", X, y, tmp_path)
-    task = HullTask("t", hulls(), "distances")
-    assert party.answer(task.request()).arrays == {}
-    assert "model" in party.store.find(task.request()).arrays
 
 
 def test_no_row_is_in_any_message(tmp_path, digits) -> None:
@@ -101,25 +74,6 @@ def test_a_ledger_is_charged_once_for_a_retried_round(tmp_path, digits, hull_tas
     np.testing.assert_array_equal(first.arrays["model"], again.arrays["model"])
 
 
-def test_a_name_serves_one_kind_of_task(tmp_path, digits) -> None:
-    """`max_epsilon` is for a task: hulls and sums under one name would double it."""
-    X, y, _, _ = digits
-    event = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5).event()
-    sums = {"events": pack([event], {}), "bounds": pack(BOUNDS, {})}
-    begin = Request("t", "sums.begin", {**sums, "relation": "replace_one"})
-    of_records = PrivateAffineHullClassifier(
-        n_layers=1, epsilon=16.0, delta=1e-5, bounds=BOUNDS, random_state=0
-    )
-    fit = HullTask("t", of_records).request()
-    for number, (first, second) in enumerate([(begin, fit), (fit, begin)]):
-        budget = Ledger(tmp_path / f"{number}.db").create("rows", epsilon=40.0, delta=1e-4)
-        party = Party.of_rows("a", X[:100], y[:100], tmp_path / str(number), ledger=budget)
-        assert party.answer(first).refusal is None
-        spent = budget.spent()
-        assert "another kind" in party.answer(second).refusal
-        assert budget.spent() == spent
-
-
 UNLABELLED = Bounds(lower=0.0, upper=16.0)
 
 
@@ -149,17 +103,6 @@ def test_other_terms_are_refused_before_any_row_is_read(tmp_path, changes, terms
     assert sentence in party.answer(HullTask("t", hulls(**changes)).request()).refusal
 
 
-def test_a_budget_without_end_cannot_be_asked_for(tmp_path) -> None:
-    endless = HullTask("t", hulls(epsilon=np.inf))
-    with pytest.raises(FederationError, match="not finite"):
-        endless.request()
-    settings = HullTask("t", hulls()).request().settings
-    settings["estimator"]["EntryHullClassifier"]["epsilon"] = np.inf
-    party = Party("a", untouchable, tmp_path, terms=Terms(max_epsilon=np.inf))
-    refusal = party.answer(Request("t", "hulls.fit", settings)).refusal
-    assert "'epsilon' must be a number" in refusal
-
-
 def test_of_an_estimator_only_the_listed_parameters_travel(tmp_path, digits) -> None:
     fitted = hulls(epsilon=12.0, hull_components=2).fit(digits[0][:60], digits[1][:60])
     request = HullTask("t", fitted.set_params(**hulls().get_params())).request()
@@ -177,16 +120,6 @@ def test_rows_that_cannot_be_read_are_told_in_one_fixed_sentence(tmp_path) -> No
 
     refusal = Party("a", load, tmp_path).answer(HullTask("t", hulls()).request()).refusal
     assert refusal == "a cannot read its rows; see its log."
-
-
-def test_every_message_is_logged(tmp_path, digits, hull_task) -> None:
-    X, y, _, _ = digits
-    party = Party.of_rows("a", X, y, tmp_path)
-    party.answer(hull_task.request())
-    party.answer(Request("t", "no.such.phase"))
-    lines = (tmp_path / "messages.jsonl").read_text().splitlines()
-    assert len(lines) == 2
-    assert "no.such.phase" in lines[1]
 
 
 # The coordinator ---------------------------------------------------------------------------------

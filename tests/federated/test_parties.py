@@ -86,14 +86,6 @@ def test_processes_that_ask_at_once_get_the_same_release(tmp_path: Path) -> None
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_a_reply_survives_its_bytes() -> None:
-    reply = Reply("b", {"classes": [0, 1], "x": 0.1}, {"m": np.eye(3, dtype=np.float32)}, None)
-    back = Reply.from_bytes(reply.to_bytes())
-    assert (back.party, dict(back.facts), back.refusal) == ("b", dict(reply.facts), None)
-    assert back.arrays["m"].dtype == np.float32
-    np.testing.assert_array_equal(back.arrays["m"], np.eye(3))
-
-
 @pytest.mark.parametrize(
     ("array", "shape"),
     [
@@ -152,22 +144,3 @@ def test_a_table_is_read_by_its_bounds(tmp_path: Path) -> None:
     assert set(labels) == {"a", "b"}
     known = TableBounds.read(tmp_path / "bounds.toml")
     assert party.terms.bounds == TableEncoder(known).row_bounds()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "name = ", 'name = "a"\ndata = "x.npz"\n', 'name="a"\nevil=1\n'],
-)
-def test_a_file_that_says_too_little_or_too_much_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "party.toml").write_text(text)
-    with pytest.raises(FederationError, match="party's file"):
-        read_party(tmp_path / "party.toml")
-
-
-def test_a_table_without_bounds_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "party.toml").write_text(
-        'name = "a"\ndata = "rows.csv"\nstore = "s"\nledger = "none"\nbounds = "none"\n'
-        "max_epsilon = 1.0\nmax_delta = 1e-6\n"
-    )
-    with pytest.raises(FederationError, match="bounds"):
-        read_party(tmp_path / "party.toml")

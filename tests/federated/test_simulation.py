@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato import Bounds, PrivateAffineHullClassifier, load
-from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, make_parties, simulate, spread
 from sfumato.federated.simulation import BY_LABEL, DEALT_BY_LABEL, LABELS_FOUND, SCENARIOS
 from sfumato.privacy.guarantee import Status
@@ -25,29 +24,6 @@ LABELS = np.random.default_rng(0).integers(0, 5, 400)
 def test_every_row_is_at_one_party(scenario: str, n_parties: int, seed: int) -> None:
     parts = spread(LABELS, scenario, n_parties, random_state=seed)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(LABELS)))
-
-
-def test_one_class_each_and_two_per_class() -> None:
-    assert [set(LABELS[part]) for part in spread(LABELS, "one-class-each")] == [
-        {c} for c in range(5)
-    ]
-    pairs = spread(LABELS, "two-per-class", random_state=0)
-    assert [set(LABELS[part]) for part in pairs] == [{c} for c in range(5) for _ in range(2)]
-    sizes = np.array([len(part) for part in pairs]).reshape(5, 2)
-    assert np.all(np.abs(sizes[:, 0] - sizes[:, 1]) <= 1)
-
-
-def test_random_parts_are_equal_and_uneven_ones_are_not() -> None:
-    sizes = [len(part) for part in spread(LABELS, "random", 7, random_state=0)]
-    assert max(sizes) - min(sizes) <= 1
-    uneven = [len(part) for part in spread(np.zeros(16600), "uneven", 5, random_state=0)]
-    assert uneven == [100, 500, 1000, 5000, 10000]
-
-
-@pytest.mark.parametrize(("scenario", "number"), [("random", 0), ("random", 401), ("fair", 2)])
-def test_impossible_spreads_are_refused(scenario: str, number: int) -> None:
-    with pytest.raises(InvalidInputError):
-        spread(LABELS, scenario, number)
 
 
 LISTED = Bounds(lower=-9.0, upper=9.0, labels=range(3))
@@ -117,20 +93,6 @@ def test_one_odd_record_moves_no_other(tmp_path: Path, odd: Any) -> None:
     assert len(changed(before, after)) <= 2
 
 
-def test_equal_records_are_at_one_party_and_shares_are_kept() -> None:
-    n = 4000
-    X = np.random.default_rng(0).normal(size=(n, 2))
-    parts = spread(np.zeros(2 * n), "uneven", 5, rows=np.vstack([X, X]), random_state=0)
-    for part in parts:
-        assert set(part[part < n] + n) == set(part[part >= n])
-    shares = np.array([0.1, 0.5, 1, 5, 10]) / 16.6
-    sizes = np.array([np.sum(part < n) for part in parts])
-    # Binomial counts; 4.9 deviations for five of them: a false alarm in 200,000 keys.
-    assert np.all(np.abs(sizes - n * shares) <= 4.9 * np.sqrt(n * shares * (1 - shares)))
-    other = spread(np.zeros(n), "uneven", 5, rows=X, random_state=1)
-    assert [len(part) for part in other] != sizes.tolist()
-
-
 def hulls(relation: str) -> PrivateAffineHullClassifier:
     return PrivateAffineHullClassifier(
         epsilon=1.0, delta=1e-5, bounds=LISTED, relation=relation, n_layers=1, hull_components=2
@@ -166,12 +128,6 @@ def test_a_party_without_records_answers_as_any_other(tmp_path: Path) -> None:
     assert min(len(party.load()[0]) for party in parties) == 0
     found = simulate(parties, HullTask("t", hulls("add_or_remove_one")))
     assert [len(each.answered) for each in found.rounds] == [4]
-
-
-def test_a_task_of_another_relation_than_the_deal_is_refused(tmp_path: Path) -> None:
-    parties = make_parties(*table(0), tmp_path, n_parties=2)
-    with pytest.raises(FederationError, match="relation must be 'replace_one'"):
-        simulate(parties, HullTask("t", hulls("add_or_remove_one")))
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])

@@ -12,18 +12,14 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from benchmarks.totals import times_the_variance
 from sfumato import (
     Bounds,
     Fabricator,
     Ledger,
     PrivateAdditiveClassifier,
-    PrivateAdditiveRegressor,
     PrivateAffineHullClassifier,
-    PrivateDensity,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
-    PrivateLinearRegressor,
     PrivateMoments,
     PrivatePCA,
     TableBounds,
@@ -40,7 +36,7 @@ from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
 from sfumato.models.additive_rows import HatRows, HatSums, PairRows, PublicColumns, Sides
 from sfumato.models.base import Reader
-from sfumato.privacy.guarantee import Relation, Status
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
     ClassCounts,
@@ -58,14 +54,11 @@ from sfumato.sums.maps import (
     Projected,
 )
 from sfumato.sums.statistics import (
-    EDGES,
     FAN_OUT,
     CountTables,
     Parts,
     PlaceCounts,
     PlaceTree,
-    agreeing_counts,
-    cuts_by_counts,
 )
 from sfumato.synthetic.cells import ColumnCells, TableCells
 
@@ -136,13 +129,6 @@ def test_estimators_are_fitted_to_parties(name: str, tmp_path: Path, noise: None
             assert model.score(X, Y) > 0.5
 
 
-def test_a_conditional_promise_outside_of_tests(tmp_path: Path) -> None:
-    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
-    model.fit(Federation(parties_in(tmp_path), bounds=BOUNDS, trust="secure"))
-    assert model.guarantee_.status is Status.CONDITIONAL
-    assert "at most 1 parties work with the coordinator" in model.guarantee_.conditions
-
-
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_each_party_pays_once_and_a_run_of_the_same_name_gets_the_same_sums(
     trust: str, tmp_path: Path
@@ -170,16 +156,6 @@ def test_each_party_pays_once_and_a_run_of_the_same_name_gets_the_same_sums(
         budget = ledger.dataset(f"party-{number}")
         assert len(budget.events()) == 1
         assert 1.99 < budget.spent() <= 2.0
-
-
-def test_a_party_that_cannot_pay_stops_the_fit_before_anybody_has(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.db")
-    for number, epsilon in enumerate((2.0, 2.0, 0.5)):
-        ledger.create(f"party-{number}", epsilon=epsilon, delta=1e-5)
-    federation = Federation(parties_in(tmp_path, 3, ledger=ledger.dataset), bounds=BOUNDS)
-    with pytest.raises(FederationError, match="party-2"):
-        PrivatePCA(n_components=2, epsilon=2.0, delta=1e-5, bounds=BOUNDS).fit(federation)
-    assert [ledger.dataset(f"party-{number}").spent() for number in range(3)] == [0.0] * 3
 
 
 def terms_refuse(terms: Terms, folder: Path, **changes: Any) -> str:
@@ -256,32 +232,6 @@ def test_a_party_that_vanishes_is_left_out(case: tuple[str, str], tmp_path: Path
     assert [len(each.included) for each in federation.rounds] == ([5, 5, 4] if late else [5, 4, 4])
     assert federation.public_rows == 320
     assert model.counts_.sum() == pytest.approx(320, abs=1)
-
-
-def test_more_missing_parties_than_agreed_end_the_fit(tmp_path: Path) -> None:
-    for trust in TRUSTS:
-        lost = dict.fromkeys(
-            ("party-1", "party-3"), "sums.release" if trust == "noisy" else "sums.mask"
-        )
-        carrier = Losing(parties_in(tmp_path / trust), lost)
-        federation = Federation(carrier, bounds=BOUNDS, trust=trust, colluding=0, dropouts=1)
-        with pytest.raises(FederationError, match="party-1, party-3 did not answer"):
-            PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS).fit(federation)
-
-
-def test_the_noise_of_all_parties_is_told_to_algorithms(tmp_path: Path) -> None:
-    mechanism = GaussianMechanism(1.0, 2.0)
-    noisy = Federation(parties_in(tmp_path / "a"), bounds=BOUNDS)
-    assert noisy.variance_of(mechanism) == 5 * mechanism.variance()
-    secure = Federation(parties_in(tmp_path / "b"), bounds=BOUNDS, trust="secure", dropouts=1)
-    assert secure.mapped(BALL).variance_of(mechanism) == pytest.approx(5 / 3 * mechanism.variance())
-    arrays = ArrayRecords(X, relation="replace_one")
-    assert arrays.variance_of(mechanism) == mechanism.variance()
-    plain = Federation(parties_in(tmp_path / "c"), bounds=BOUNDS, trust="secure")
-    for trust, each in (("noisy", noisy), ("secure", plain)):  # what benchmarks go by
-        assert each.variance_of(mechanism) == pytest.approx(
-            times_the_variance(trust, 5) * mechanism.variance()
-        )
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -435,35 +385,6 @@ def test_a_sum_keeps_to_what_its_task_was_begun_with(tmp_path: Path) -> None:
         assert "other terms" in str(said)
 
 
-class _Unread:
-    """Rows that tell whether anybody has read them beyond their shape."""
-
-    shape = X.shape
-
-    def __len__(self) -> int:
-        return len(X)
-
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise AssertionError("rows were read")
-
-
-@pytest.mark.parametrize("labels", [[0, 1], list(range(10))])
-def test_a_sum_that_fails_for_some_labels_asks_for_them(labels: list[int], tmp_path: Path) -> None:
-    """It is refused whatever labels the party has, and before its rows are read."""
-    parts = Parts(np.zeros((9, 64)), np.ones((9, 64, 1)) / 8)
-    gradient = GradientSum(SoftmaxLoss(9), 1.0, np.zeros((9, 64)))
-    few = GradientSum(SoftmaxLoss(10), 1.0, np.zeros((10, 64)), class_weights=(1.0,) * 9)
-    statistics = [ClassCounts(9), ClassMoments(9, 64), ClassMoments(10, 64, parts=parts)]
-    for place, statistic in enumerate([*statistics, gradient, few, SecondMoment(63)]):
-        party, settings = begun(tmp_path / str(place), GaussianMechanism(3.0, 1.0))
-        rows = _Unread() if place % 2 else X
-        party.load = lambda rows=rows: (rows, np.resize(labels, len(X)))
-        said = asked_for(party, settings, (BALL,), statistic)
-        assert said is not None
-        assert said == asked_for(party, settings, (BALL,), statistic)
-        assert "keeps to itself" not in said
-
-
 def test_gradients_that_would_not_be_exact_are_refused(tmp_path: Path) -> None:
     party, settings = begun(tmp_path, GaussianMechanism(3.0, 1.0))
     long = np.full((10, 64), 2.0**200)
@@ -577,48 +498,6 @@ def test_an_interrupted_fit_goes_on_and_costs_nobody_twice(trust: str, tmp_path:
     np.testing.assert_array_equal(MODEL.fit(third).means_, found.means_)
 
 
-def test_totals_of_other_terms_are_not_taken(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"bounds": BOUNDS, "task": "t", "totals": tmp_path / "totals"}
-    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
-    model.fit(Federation(parties_in(tmp_path / "p", 3), **given))
-    (stored,) = (tmp_path / "totals").iterdir()
-    other = PrivatePCA(n_components=2, epsilon=2.0, delta=1e-5, bounds=BOUNDS)
-    with pytest.raises(FederationError, match="other settings"):
-        other.fit(Federation(parties_in(tmp_path / "p", 3), **given))
-    stored.write_bytes(stored.read_bytes()[:-40])
-    with pytest.raises(FederationError, match="is damaged"):
-        model.fit(Federation(parties_in(tmp_path / "p", 3), **given))
-
-
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_parties_of_all_sizes_and_with_few_classes_add_up(trust: str, tmp_path: Path) -> None:
-    parts = [np.flatnonzero(Y == 3), np.array([0]), np.flatnonzero(Y != 3)[1:]]
-    parties = [
-        Party.of_rows(
-            f"p{i}", X[part], Y[part], tmp_path / str(i), terms=Terms(BOUNDS, np.inf, colluding=0)
-        )
-        for i, part in enumerate(parts)
-    ]
-    records = Federation(parties, bounds=BOUNDS, trust=trust, colluding=0)
-    rows = np.concatenate(parts)
-    assert records.public_rows == len(rows)
-    statistic, mechanism = ClassMoments(10, 64, 0.5), GaussianMechanism(2.5, 2.0**-16)
-    found = records.mapped(BALL).release(statistic, mechanism, prepay(None, mechanism.event()))
-    central = ArrayRecords(X[rows], Y[rows].astype(np.intp), relation="replace_one").mapped(BALL)
-    exact = central.release(statistic, mechanism, prepay(None, mechanism.event()))
-    assert np.abs(found - exact).max() < 2e-3
-
-
-def test_what_a_sum_costs_is_counted_with_keys_and_shares(tmp_path: Path) -> None:
-    records = Federation(parties_in(tmp_path, 5), bounds=BOUNDS, trust="secure", colluding=0)
-    PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS).fit(records)
-    (each,) = records.rounds
-    words = 8 * 64 * 65 // 2
-    assert words + 1000 < each.sent < words + 20_000  # its numbers, keys and shares for four
-    assert each.received > 1000
-    assert each.seconds > 0
-
-
 N = 1500
 TABLE_BOUNDS = TableBounds.from_dict(
     {
@@ -698,38 +577,6 @@ def test_a_label_tree_over_tables_of_parties(trust: str, tmp_path: Path, noise: 
     ]
 
 
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_regressions_and_densities_over_rows_of_parties(
-    trust: str, tmp_path: Path, noise: None
-) -> None:
-    rng = np.random.RandomState(1)
-    X = rng.uniform(size=(900, 2))
-    target = 100 * X[:, 0] + rng.normal(0, 5, 900)
-    box = Bounds(lower=[0, 0], upper=[1, 1])
-
-    def rows(name: str) -> Federation:
-        parties = make_parties(X, target, tmp_path / name, n_parties=3, random_state=0)
-        return Federation(parties, bounds=box, trust=trust, colluding=0)
-
-    given: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-5, "bounds": box}
-    for number, model in enumerate(
-        (
-            PrivateLinearRegressor(target_bounds=(-50.0, 150.0), algorithm="moments", **given),
-            PrivateLinearRegressor(
-                target_bounds=(-50.0, 150.0), algorithm="noisy-gd", n_steps=8, **given
-            ),
-            PrivateAdditiveRegressor(target_bounds=(-50.0, 150.0), n_steps=24, **given),
-        )
-    ):
-        records = rows(f"{trust}-{number}")
-        assert model.fit(records).score(X, target) > 0.6
-        assert len(records.rounds) >= 1
-    density = PrivateDensity(n_cells=4, **given).fit(rows(f"{trust}-density"))
-    central = np.histogram2d(X[:, 0], X[:, 1], bins=4, range=[[0, 1], [0, 1]])[0]
-    assert np.abs(density.cell_counts_[..., 0] - central).max() < 10
-    assert density.guarantee_.delta == 1e-5
-
-
 # Cuts by noisy counts -----------------------------------------------------------------------------
 
 
@@ -749,30 +596,6 @@ def test_counts_of_groups_add_up_and_attain_their_sensitivity() -> None:
     replaced, added = (tree.term_sensitivity(each) for each in Relation)
     assert np.linalg.norm(one - other) == pytest.approx(replaced, rel=1e-12)
     assert np.linalg.norm(one) == pytest.approx(added, rel=1e-12)
-
-
-def test_agreeing_counts_are_those_of_least_squares() -> None:
-    nodes = np.random.RandomState(0).normal(size=(2, PlaceTree((0, 1)).shape[1]))
-    cells = agreeing_counts(nodes)
-    groups = cells.reshape(2, -1, FAN_OUT).sum(axis=2)
-    top = groups.reshape(2, -1, FAN_OUT).sum(axis=2)
-    left = nodes - np.hstack([top, groups, cells])
-    above, middle, below = np.split(left, [FAN_OUT, FAN_OUT + FAN_OUT**2], axis=1)
-    # The normal equations: what is left adds up to nothing along the path of every cell.
-    path = below + np.repeat(middle, FAN_OUT, axis=1) + np.repeat(above, FAN_OUT**2, axis=1)
-    assert np.abs(path).max() < 1e-9
-
-
-def test_cuts_without_noise_are_quantiles() -> None:
-    rows = np.random.RandomState(0).beta(2, 5, size=(20_000, 1))
-    nodes = PlaceTree((0,)).add_up(rows, np.zeros(20_000, dtype=np.intp))
-    cuts = cuts_by_counts(nodes, 3)[0]
-    found = EDGES[cuts.astype(int) - 1]
-    np.testing.assert_allclose(found, np.quantile(rows, np.arange(1, 8) / 8), atol=1e-3)
-    same = PlaceTree((0,)).add_up(np.full((50, 1), 0.3), np.zeros(50, dtype=np.intp))
-    cuts = cuts_by_counts(same, 2)[0]
-    assert np.isnan(cuts[1:]).all()  # one cut, above the only cell that counts
-    assert np.isnan(cuts_by_counts(np.zeros_like(same), 2)).sum() >= 2
 
 
 # Requests that a party refuses --------------------------------------------------------------------

@@ -45,25 +45,10 @@ def test_any_name_survives(
     assert TableBounds.read(path).columns == columns
 
 
-def test_the_file_explains_itself() -> None:
-    text = replace(BOUNDS, confirmed=False).to_toml()
-    for word in ("WITHOUT the data", "confirmed = false", "lower/upper", "left_out"):
-        assert word in text
-    assert text.index("confirmed = false") < text.index("[target]")
-
-
 def test_nothing_is_used_before_it_is_confirmed() -> None:
     BOUNDS.require_confirmed()
     with pytest.raises(MissingBoundsError, match="sfumato confirm"):
         replace(BOUNDS, confirmed=False).require_confirmed()
-
-
-def test_the_target_may_be_repeated_but_not_changed() -> None:
-    assert BOUNDS.require_target(None) == BOUNDS.require_target("label") == BOUNDS.target
-    with pytest.raises(InvalidInputError, match="'label'"):
-        BOUNDS.require_target("age")
-    with pytest.raises(MissingBoundsError, match=r"\[target\]"):
-        replace(BOUNDS, target=None).require_target(None)
 
 
 COLUMN = '[columns.age]\ntype = "int64"\nlower = 0\nupper = 9\n'
@@ -115,22 +100,9 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, hint:
     assert str(path) in str(error.value)
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="sfumato describe"):
-        TableBounds.read(tmp_path / "bounds.toml")
-    (tmp_path / "bounds.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidInputError, match="not text"):
-        TableBounds.read(tmp_path / "bounds.toml")
-
-
 def test_the_target_is_no_feature_even_if_it_is_listed(tmp_path: Path) -> None:
     text = HEAD + '[target]\ncolumn = "age"\ntype = "int64"\nlabels = "public"\n' + COLUMN
     (tmp_path / "bounds.toml").write_text(text + COLUMN.replace("age", "size"))
     found = TableBounds.read(tmp_path / "bounds.toml")
     assert [column.name for column in found.columns] == ["size"]
     assert found.types() == {"size": "int64", "age": "int64"}
-
-
-def test_bounds_that_leave_everything_out_are_no_bounds() -> None:
-    with pytest.raises(InvalidInputError, match="leave out every column"):
-        _ = TableBounds(BOUNDS.columns[-1:]).features

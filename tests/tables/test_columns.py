@@ -13,9 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables import cells as plain_cells
 from sfumato.tables.columns import as_numbers, codes_of, read_as
 
 BIG = 2**53
@@ -90,12 +88,6 @@ def test_a_text_is_read_as_it_is_alone(cells: list[str | None], declared: str) -
     assert repr(read_as(pa.array(stored, pa.binary()), declared).to_pylist()) == repr(alone)
 
 
-def test_undecodable_bytes_are_one_missing_cell() -> None:
-    column = pa.array([b"1", b"\xff", b"\xc3\xbc"], pa.binary())
-    assert read_as(column, "string").to_pylist() == ["1", None, "ü"]
-    assert read_as(column, "double").to_pylist() == [1.0, None, None]
-
-
 # The same whole numbers as they are stored when all are whole, when one is missing, when one is
 # a fraction, too large or a text: columns of pandas (three kinds of types), polars and Arrow.
 WHOLE = [5, 31, 99]
@@ -136,26 +128,6 @@ def test_the_type_of_a_column_does_not_change_its_cells(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "column",
-    [
-        pd.Series([True, False]),
-        pd.Series([True, False, None]),
-        pd.Series([True, False, None], dtype="boolean"),
-        pd.Series([1, 0]),
-        pd.Series([1.0, 0.0, None]),
-        pl.Series([True, False, None]),
-        pa.array([True, False, None]),
-        pa.array(["true", "False", "maybe"]),
-    ],
-)
-def test_truth_values(column: Any) -> None:
-    for kind in "bif":
-        assert as_numbers(column, kind)[:2].tolist() == [1.0, 0.0]
-        assert np.isnan(as_numbers(column, kind)[2:]).all()
-    assert codes_of(column, [False, True])[:2].tolist() == [1, 0]
-
-
-@pytest.mark.parametrize(
     "cells",
     [
         pa.array([BIG, BIG + 1, None]),
@@ -171,32 +143,6 @@ def test_whole_numbers_beyond_the_doubles_are_told_apart_as_texts(cells: Any) ->
         codes_of(cells, [BIG + 1, BIG])
 
 
-def test_a_whole_number_beyond_the_doubles_is_found_also_where_it_was_rounded() -> None:
-    far = 2**60 + 1
-    for cells in ([far, 5], [far, 5, None], [far, 5, 0.5], [far, 5, "x"]):
-        assert codes_of(pd.Series(cells), [5, far])[:2].tolist() == [1, 0]
-
-
-def test_categories_of_several_kinds_and_beyond_64_bits() -> None:
-    column = pd.Series(["a", 1, 2.5, True, 10**30, None], dtype=object)
-    assert codes_of(column, ["a", 1, 2.5, 10**30]).tolist() == [0, 1, 2, 1, 3, -1]
-    for value in (None, float("nan"), 10**400, 3j):
-        with pytest.raises(InvalidInputError, match="category or label"):
-            codes_of(column, [value])
-
-
-@pytest.mark.parametrize("declared", ["double", "int64", "string"])
-def test_one_complex_number_in_a_file_moves_no_other(declared: str) -> None:
-    """It makes pandas write every number of the column as complex."""
-    column = np.array([1, 0, 31])
-    plain, spoilt = (
-        pd.Series(numbers).to_csv(index=False, header=False).split()
-        for numbers in (column, np.append(column[:-1], 31 + 2j))
-    )
-    read = [read_as(pa.array(cells), declared).to_pylist() for cells in (plain, spoilt)]
-    assert read[0][:2] == read[1][:2] == ([1, 0] if declared != "string" else ["1", "0"])
-
-
 @pytest.mark.parametrize("kind", ["int64", "uint64"])
 def test_the_last_whole_number_stays_one_beside_a_missing_cell(kind: str) -> None:
     """It marks missing cells in many a table, and pandas has doubles there beside a real one."""
@@ -205,12 +151,3 @@ def test_the_last_whole_number_stays_one_beside_a_missing_cell(kind: str) -> Non
         assert as_numbers(pd.Series(cells), kind[0])[0] == float(last)
     assert np.isnan(as_numbers(pd.Series([128.0]), "i")).sum() == 0
     assert np.isnan(as_numbers(pa.array([str(2**65)]), kind[0])).all()
-
-
-def test_a_missing_cell_of_a_dictionary_is_missing() -> None:
-    """NumPy takes it for the last value of the dictionary, which any record can have brought."""
-    column = pa.array(["2", None, "7"]).dictionary_encode()
-    for each in (column, pa.chunked_array([column, column])):
-        assert np.isnan(plain_cells.as_numbers(plain_cells.as_cells(each))[1])
-        assert np.isnan(plain_cells.as_rows(pa.table({"c": each}))[1]).all()
-        assert Bounds(norm=1.0, labels=["2", "7"]).clip_labels(each)[0].tolist()[:3] == [0, 0, 1]

@@ -53,21 +53,6 @@ def test_one_odd_cell_changes_no_other(name: str) -> None:
             np.testing.assert_array_equal(read(spoilt)[:3], read(column)[:3], err_msg=way)
 
 
-@pytest.mark.parametrize("declared", ["timestamp[s]", "timestamp[s, tz=Europe/Berlin]"])
-@pytest.mark.parametrize("part", ["time", "year", "month", "weekday", "hour"])
-def test_cells_of_pandas_are_read_as_columns_of_arrow_are(part: str, declared: str) -> None:
-    for name in ("s", "ns", "zone", "Arrow"):
-        stored = pa.array(COLUMNS[name], from_pandas=True)
-        expected = part_of(stored, part, declared)
-        np.testing.assert_array_equal(part_of(COLUMNS[name], part, declared), expected)
-
-
-def test_a_second_before_1970_is_not_moved_to_the_next_day() -> None:
-    late = pd.Series(pd.to_datetime(["1950-12-31 23:59:59.9"]))
-    for column in (late, pa.array(late), pa.array(["1950-12-31 23:59:59.9"])):
-        assert part_of(column, "year", "timestamp[s]").tolist() == [1950.0]
-
-
 def test_no_date_raises() -> None:
     far = datetime.timezone(datetime.timedelta(hours=5))
     cells: list[Any] = [

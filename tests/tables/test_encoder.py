@@ -12,8 +12,7 @@ from hypothesis import given, strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from sfumato import Bounds, PrivateLinearClassifier, TableBounds, TableEncoder, load, save
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato import PrivateLinearClassifier, TableBounds, TableEncoder, load, save
 from sfumato.tables.schema import Column
 
 pa = pytest.importorskip("pyarrow")
@@ -181,30 +180,6 @@ def test_whole_numbers_stay_inside_their_type() -> None:
     assert 2**63 - 2048 <= high < 2**63
 
 
-def test_units_of_the_table() -> None:
-    bounds = TableBounds.from_dict({"age": (0, 100), "size": {"lower": 1, "upper": 9, "log": True}})
-    encoder = TableEncoder(bounds, scaled=False)
-    found = encoder.transform(pd.DataFrame({"age": [30, None], "size": [3, 99]}))
-    np.testing.assert_allclose(found, [[30, math.log(3)], [math.nan, math.log(9)]])
-    assert encoder.row_bounds().upper == (100.0, math.log(9))
-    with pytest.raises(InvalidInputError, match="'colour' contains categories"):
-        TableEncoder(BOUNDS, scaled=False).row_bounds()
-
-
-def test_columns_of_an_array_are_scaled_to_their_ranges() -> None:
-    encoder = TableEncoder(Bounds(lower=[0, -10], upper=[1, 10], labels=[0, 1]))
-    found = encoder.fit_transform([[1, 0], [9, -99], [math.nan, 5]])
-    np.testing.assert_allclose(found, [[0.5, 0], [0.5, -0.5], [0, 0]])
-    assert encoder.row_bounds() == Bounds(lower=-0.5, upper=0.5, labels=[0, 1])
-    np.testing.assert_allclose(encoder.inverse_transform(found[:2]), [[1, 0], [1, -10]])
-    for plain in (
-        Bounds(norm=2.0),
-        Bounds(lower=0.0, upper=1.0),
-        Bounds(norm=1, lower=[0], upper=[1]),
-    ):
-        assert TableEncoder(plain).row_bounds() == plain  # as they are
-
-
 def test_it_is_a_transformer_of_scikit_learn(tmp_path: Any) -> None:
     frame = pd.DataFrame(
         {
@@ -225,14 +200,3 @@ def test_it_is_a_transformer_of_scikit_learn(tmp_path: Any) -> None:
     assert pipeline.score(frame, [0, 1] * 50) == 1
     save(TableEncoder(ODD), tmp_path / "encoder.sfumato")
     assert load(tmp_path / "encoder.sfumato").bounds == ODD
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(MissingBoundsError, match="from_dict"):
-        TableEncoder().transform(a_table())
-    with pytest.raises(MissingBoundsError, match="confirmed"):
-        TableEncoder(TableBounds(BOUNDS.columns)).transform(a_table())
-    with pytest.raises(InvalidInputError, match="6 numbers"):
-        TableEncoder(BOUNDS).transform(np.zeros((2, 4)))
-    with pytest.raises(InvalidInputError, match="import cudf"):
-        TableEncoder(BOUNDS).inverse_transform(np.zeros((1, 6)), library="cudf")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sfumato.exceptions import InvalidInputError
 from sfumato.tables import text as lines
 from sfumato.tables.files import TableFile
 
@@ -133,17 +132,6 @@ def test_blocks_do_not_matter_and_neither_does_the_last_end_of_line(
     assert rows_of(TableFile(source.path, TYPES)) == whole
 
 
-@pytest.mark.parametrize("block", [16, 300])
-def test_a_line_too_long_is_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
-    monkeypatch.setattr(lines, "MAX_LINE_LENGTH", 300)
-    long = b"7,2.5," + b"x" * 293  # with its end, exactly the longest
-    found = rows_of(written(tmp_path, "csv", [GOOD["csv"], long, long + b"x", GOOD["csv"]]))
-    assert [row["n"] for row in found] == [7, 7, None, 7]
-
-
 def test_numbers_of_json_keep_their_digits(tmp_path: Path) -> None:
     for further in ([], ['{"n": "5"}', '{"n": "x"}']):
         records = [json.dumps({"n": 2**53 + 1}), '{"n": 31}', '{"n": 31.0}', *further]
@@ -177,23 +165,3 @@ def test_a_cell_is_read_alike_beside_odd_ones(
             column = TableFile(path, {"n": declared}).read(["n"])["n"][:2]
             found.append(repr([None if each != each else each for each in column.to_pylist()]))
         assert found[0] == found[1]
-
-
-def test_columns_without_a_declared_type_are_texts(tmp_path: Path) -> None:
-    for kind in ("csv", "jsonl"):
-        source = TableFile(written(tmp_path, kind, [GOOD[kind]] * 2).path, {"x": "double"})
-        assert source.columns["n"] == "string"
-        assert source.read(["n", "x"]).to_pylist() == [{"n": "7", "x": 2.5}] * 2
-
-
-def test_files_that_are_broken_as_a_whole(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes(b"\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"rows\.csv.*names no columns"):
-        TableFile(tmp_path / "rows.csv", TYPES)
-    (tmp_path / "rows.csv").write_bytes(b"n,\xff\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"rows\.csv.*cannot be read"):
-        TableFile(tmp_path / "rows.csv", TYPES)
-    (tmp_path / "rows.jsonl").write_bytes(b"PAR1" * 9)
-    with pytest.raises(InvalidInputError, match=r"rows\.jsonl.*Parquet"):
-        TableFile(tmp_path / "rows.jsonl")
-    assert TableFile(tmp_path / "rows.jsonl", TYPES).read().to_pylist() == [MISSING]  # a record

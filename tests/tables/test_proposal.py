@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.exceptions import InvalidInputError
 from sfumato.tables import files
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.proposal import MAX_CATEGORIES, describe_table, rounded_outwards
@@ -74,45 +73,6 @@ def test_batches_are_seen_together(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     column, categories = found.bounds.columns
     assert (column.lower, column.upper) == (0.0, 100.0)
     assert categories.categories == ("a", "b")
-
-
-@pytest.mark.parametrize(
-    ("labels", "hint"),
-    [
-        (["one"] * 1100, "two"),
-        ([f"label {i}" for i in range(1100)], "more than 1000"),
-        ([date(2000, 1, 1 + i % 2) for i in range(1100)], "date"),
-    ],
-)
-def test_a_target_that_is_none(tmp_path: Path, labels: list[Any], hint: str) -> None:
-    with pytest.raises(InvalidInputError, match=hint):
-        described(tmp_path, "y", x=[1.0] * 1100, y=labels)
-
-
-def test_columns_of_other_types_are_left_out(tmp_path: Path) -> None:
-    found = described(
-        tmp_path,
-        x=[1.0, 2.0],
-        parts=[[1], [2, 3]],
-        record=[{"a": 1}, {"a": 2}],
-        raw=[b"\x00", b"\xff"],
-        nothing=pa.nulls(2),
-        empty=pa.nulls(2, pa.string()),
-    )
-    columns = {column.name: column for column in found.bounds.columns}
-    for name in ("parts", "record", "raw", "nothing", "empty"):
-        assert columns[name].left_out, name
-    assert not columns["x"].left_out
-    path = tmp_path / "bounds.toml"
-    found.bounds.write(path)
-    assert [column.name for column in TableBounds.read(path).used] == ["x"]
-    with pytest.raises(InvalidInputError, match="are not labels"):
-        described(tmp_path, "y", x=[1.0, 2.0], y=[[1], [2]])
-
-
-def test_a_target_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="no column 'label'"):
-        described(tmp_path, "label", x=[1.0], y=["a"])
 
 
 def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> None:

@@ -82,37 +82,6 @@ def test_cells_lie_in_the_range_of_their_feature() -> None:
         assert ((seen >= lower) & (seen <= upper)).all(), feature.name
 
 
-def test_missing_columns_and_double_names_are_named() -> None:
-    with pytest.raises(InvalidInputError, match="lacks the column 'town'"):
-        BOUNDS.cells(pd.DataFrame({k: v for k, v in COLUMNS.items() if k != "town"}))
-    frame = pd.DataFrame(COLUMNS)
-    twice = pd.concat([frame, frame[["age"]]], axis=1)
-    with pytest.raises(InvalidInputError, match="more than one of the column 'age'"):
-        BOUNDS.cells(twice)
-    twice = pd.concat([frame, frame[["name"]]], axis=1)  # a column that is left out
-    np.testing.assert_array_equal(BOUNDS.cells(twice), BOUNDS.cells(frame))
-
-
-def test_time_zones_show_the_clock_on_the_wall() -> None:
-    bounds = TableBounds.from_dict({"at": {"parts": ["hour"], "type": "timestamp[s]"}})
-    naive = pd.Series(pd.to_datetime(["2020-06-01 23:30", "2020-06-02 00:30"]))
-    berlin = naive.dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
-    for column, hours in ((naive, [23, 0]), (berlin, [1, 2]), (berlin.astype(object), [1, 2])):
-        found = bounds.cells(pd.DataFrame({"at": column}))
-        np.testing.assert_array_equal(found[:, 0], hours)
-    there = TableBounds.from_dict({"at": {"parts": ["hour"], "type": "timestamp[s, tz=UTC]"}})
-    np.testing.assert_array_equal(there.cells(pd.DataFrame({"at": berlin}))[:, 0], [23, 0])
-
-
-def test_dates_in_text() -> None:
-    parts = {"parts": ["year", "month"], "lower": "1990-01-01", "upper": "2030-01-01"}
-    texts = pd.DataFrame({"d": ["2001-02-03", "03.02.2001", "never", None, "2001-02-03T10:00+02"]})
-    iso = TableBounds.from_dict({"d": parts}).cells(texts)
-    np.testing.assert_array_equal(iso[:, 0], [2001, *[math.nan] * 4])
-    german = TableBounds.from_dict({"d": {**parts, "format": "%d.%m.%Y"}}).cells(texts)
-    np.testing.assert_array_equal(german[:, 1], [math.nan, 1, *[math.nan] * 3])
-
-
 @pytest.mark.parametrize(
     ("columns", "hint"),
     [

@@ -14,8 +14,7 @@ import pytest
 
 from benchmarks.odd_tables import write_sheets
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.files import TableFile, format_of
-from sfumato.tables.proposal import describe_table
+from sfumato.tables.files import TableFile
 
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("python_calamine")
@@ -61,19 +60,6 @@ WRITERS: dict[str, Callable[[Path, Rows], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_single_table_needs_no_name(tmp_path: Path, name: str) -> None:
-    WRITERS[name](tmp_path / name, ROWS)
-    declared = TableFile(tmp_path / name, TYPES)
-    assert declared.read().to_pydict() == READ
-    assert declared.count_rows() == 3
-    assert declared.read(["ward", "age"]).column_names == ["ward", "age"]
-    found = describe_table(TableFile.sniffed(tmp_path / name), "ill")
-    assert found.bounds.types()["weight"] == "double"
-    assert found.bounds.types()["age"] == "int64"
-    assert found.bounds.text is None
-
-
 @pytest.mark.parametrize("name", ["rows.xlsx", "rows.sqlite"])
 @pytest.mark.parametrize("odd", ["many", 1e300, -3, True, "", "31", None])
 def test_one_odd_cell_changes_no_other(tmp_path: Path, name: str, odd: Any) -> None:
@@ -90,13 +76,6 @@ def test_one_odd_cell_changes_no_other(tmp_path: Path, name: str, odd: Any) -> N
             assert others == [cells[0], cells[2]]
             if column != NAMES[place]:
                 assert found[column] == cells
-
-
-def test_cells_outside_the_header_and_errors_are_no_columns(tmp_path: Path) -> None:
-    rows = [[*ROWS[0], "more"], [*ROWS[1][:3], "#DIV/0!"], ROWS[2]]
-    workbook(tmp_path / "a.xlsx", [[None, *row] for row in rows], [None, *NAMES])
-    found = TableFile(tmp_path / "a.xlsx", TYPES).read().to_pydict()
-    assert found == READ | {"ill": [True, None, True]}
 
 
 @pytest.mark.parametrize("span", [timedelta.max, timedelta.min, np.timedelta64(-(2**62), "s")])
@@ -121,27 +100,6 @@ def test_a_text_that_is_no_utf_8_is_missing(tmp_path: Path) -> None:
     ]
 
 
-def test_names_behind_a_colon(tmp_path: Path) -> None:
-    path = tmp_path / "two.sqlite"
-    sqlite_table(path, ROWS)
-    with sqlite3.connect(path) as database:
-        database.execute('CREATE VIEW "the ""old""" AS SELECT * FROM patients WHERE age > 40')
-    database.close()
-    assert TableFile(f"{path}:patients", TYPES).count_rows() == 3
-    assert TableFile(f'{path}:the "old"', TYPES).read()["age"].to_pylist() == [45]
-    with pytest.raises(InvalidInputError, match=r"holds 2 tables: 'patients', .* Name one after"):
-        TableFile(path)
-    with pytest.raises(InvalidInputError, match=r"no table 'x'\. It has: 'patients'"):
-        TableFile(f"{path}:x")
-    workbook(tmp_path / "two.xlsx", ROWS, sheets=("May", "June"))
-    assert TableFile(f"{tmp_path / 'two.xlsx'}:June", TYPES).read().to_pydict() == READ
-    with pytest.raises(InvalidInputError, match="holds 2 sheets"):
-        TableFile(tmp_path / "two.xlsx", TYPES)
-    with pytest.raises(InvalidInputError, match="There is no file"):
-        TableFile(f"{tmp_path / 'none.duckdb'}:patients")
-    assert format_of("a.csv") == "csv"
-
-
 @pytest.mark.parametrize("name", ["bad.xlsx", "bad.sqlite", "bad.duckdb"])
 def test_a_damaged_file_is_named_without_a_cell(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"12345678DUCK" * 99 if "duck" in name else b"Zebedee" * 99)
@@ -158,16 +116,3 @@ def test_duckdb_keeps_dates_and_decimals(tmp_path: Path) -> None:
         )
     found = TableFile(tmp_path / "a.duckdb", {"day": "date32[day]", "price": "double"}).read()
     assert found.to_pydict() == {"day": [date(2020, 1, 31)], "price": [1.25]}
-
-
-def test_without_the_package_the_message_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workbook(tmp_path / "a.xlsx", ROWS)
-
-    def gone(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr("sfumato.tables.stores.importlib.import_module", gone)
-    with pytest.raises(InvalidInputError, match=r"pip install 'sfumato\[excel\]'"):
-        TableFile(tmp_path / "a.xlsx")

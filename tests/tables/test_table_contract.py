@@ -82,18 +82,6 @@ def test_frames(kind: str) -> None:
     require_other_rows(encoded, FRAMES[kind](given), tables)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_whole_numbers_stay_whole(kind: str) -> None:
-    given = {name: columns()[name] for name in FEATURES}
-    for cell in (3, None, 0.5):
-        made, _ = a_fabricator().fit_fabricate(
-            FRAMES[kind](with_cell(given, "whole", 0, cell)), columns()["label"]
-        )
-        assert (
-            "int64" in str(made["whole"].type if kind == "pyarrow" else made["whole"].dtype).lower()
-        )
-
-
 ESTIMATORS: dict[str, Any] = {
     "PrivateGaussianClassifier": {},
     "PrivateLinearClassifier": {"n_steps": 3},
@@ -174,25 +162,6 @@ def test_frames_give_the_model_of_their_rows(name: str) -> None:
     first = described([vars(models[0])], "model")
     for model in models[1:]:
         assert first_difference(first, described([vars(model)], "model")) is None
-
-
-@pytest.mark.parametrize("name", ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"])
-def test_names_of_columns_are_noted(name: str, tmp_path: Path) -> None:
-    names = [feature.name for feature in BOUNDS.features]
-    given = {each: columns()[each] for each in (*FEATURES, "label")}
-    model = estimator(name)
-    for library in ("pandas", "polars", "pyarrow"):
-        table = FRAMES[library](given)
-        assert model.fit(table).feature_names_in_.tolist() == names
-        assert model.n_features_in_ == len(names)
-    sfumato.save(model, tmp_path / "model.sfumato")
-    again = sfumato.load(tmp_path / "model.sfumato")
-    assert again.feature_names_in_.tolist() == names
-    np.testing.assert_array_equal(again.predict(table), model.predict(table))  # no warning
-    rows = model.table_rows(table)
-    np.testing.assert_array_equal(model.predict(rows), model.predict(table))  # nor does this
-    model.fit(model.table_rows(table), given["label"])
-    assert not hasattr(model, "feature_names_in_")
 
 
 # Files ------------------------------------------------------------------------------------------

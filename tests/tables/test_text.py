@@ -61,21 +61,6 @@ def test_formats(tmp_path: Path, text: str, wanted: TextFormat) -> None:
     assert TextFormat.from_record(wanted.to_record()) == wanted
 
 
-def test_a_very_long_cell_is_not_looked_at(tmp_path: Path) -> None:
-    lines = [f"{i};{'q' * 200_000 if i == 3 else 'u'};1,5" for i in range(20)]
-    path = tmp_path / "long.csv"
-    path.write_text("\n".join(["a;b;c", *lines]) + "\n")
-    table = TableFile.sniffed(path)
-    assert (table.text.delimiter, table.text.decimal) == (";", ",")
-    assert table.read().num_rows == 20
-
-
-def test_what_is_known_is_not_sniffed(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes("a;b\n1,5;Köln\n".encode("cp1252"))
-    known = {"encoding": "latin-1", "decimal": "."}
-    assert TableFile.sniffed(tmp_path / "a.csv", **known).text == TextFormat(";", **known)
-
-
 def test_one_name_far_down_says_how_letters_are_written(tmp_path: Path) -> None:
     """A column of names is never left out because the first lines were plain."""
     lines = ["name;x", *["Smith;1.5"] * 500_000, "Müller;2.5"]
@@ -83,12 +68,6 @@ def test_one_name_far_down_says_how_letters_are_written(tmp_path: Path) -> None:
     found = describe_table(TableFile.sniffed(tmp_path / "a.csv")).bounds
     assert found.text == TextFormat(";", encoding="cp1252")
     assert found.columns[0].categories == ("Müller", "Smith")
-
-
-def test_a_header_in_another_encoding_is_an_error_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes("größe,b\n1,2\n".encode("cp1252"))
-    with pytest.raises(InvalidInputError, match="--read encoding=cp1252"):
-        TableFile(tmp_path / "a.csv", {"größe": "double"})
 
 
 def test_declared_cells_are_read_by_themselves(tmp_path: Path) -> None:
@@ -128,13 +107,3 @@ def test_wrong_declarations(record: dict, hint: str) -> None:
     with pytest.raises(InvalidInputError) as error:
         TextFormat.from_record(record)
     assert hint in str(error.value)
-
-
-def test_utf_16_and_broken_archives_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(InvalidInputError, match="UTF-8"):
-        TableFile.sniffed(tmp_path / "a.csv")
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 999)[:-9])
-    for open_ in (TableFile.sniffed, lambda path: TableFile(path, {"a": "int64"}).count_rows()):
-        with pytest.raises(InvalidInputError):
-            open_(tmp_path / "a.csv.gz")
