@@ -76,6 +76,23 @@ class Mechanism(ABC):
             The variance.
         """
 
+    def release(self, value: Any, *, ledger: Chargeable | None) -> Any:
+        """Charge the ledger, then draw.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact statistic.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None if nothing records the charge.
+
+        Returns
+        -------
+        ndarray
+            What is released.
+        """
+        raise NotImplementedError
+
     def for_size(self, size: int) -> Self:
         """Return this mechanism, or refuse by public numbers what cannot be drawn exactly.
 
@@ -296,20 +313,7 @@ class AdditiveMechanism(Mechanism):
     law: ClassVar[Law]
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger, then release `value` with independent noise on each number.
-
-        Parameters
-        ----------
-        value : array-like
-            The exact statistic.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray
-            The noisy values, in the shape of `value`.
-        """
+        """Charge the ledger, then release `value` with independent noise on each number."""
         statistic = as_statistic(value)
         grid = self.grid(statistic.size)
         self._charge(ledger, statistic.size)

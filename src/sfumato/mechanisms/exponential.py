@@ -73,20 +73,7 @@ class ExponentialMechanism(Mechanism):
         return (math.pi * 2 * self.sensitivity / self.epsilon) ** 2 / 6
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> int:
-        """Charge the ledger, then choose by the scores `value`; gives the position chosen.
-
-        Parameters
-        ----------
-        value : array-like of shape (n_candidates,)
-            A score for each public candidate.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        int
-            Place of the chosen candidate.
-        """
+        """Charge the ledger, then choose by a score for each candidate; gives the place chosen."""
         utility = as_statistic(value)
         if utility.ndim != 1 or utility.size == 0:
             raise InvalidInputError("Scores must form a non-empty one-dimensional array.")
@@ -167,19 +154,10 @@ class QuantileMechanism(Mechanism):
         return ExponentialMechanism(self.sensitivity, self.epsilon).variance()
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Array:
-        """Charge the ledger, then cut the columns.
+        """Charge the ledger, then cut columns by their counts of shape (n_columns, n_cells).
 
-        Parameters
-        ----------
-        value : array-like of shape (n_columns, n_cells)
-            The exact counts.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray of shape (n_columns, 2**n_levels - 1)
-            The first cell above each cut, ascending; NaN where a part of one cell was not cut.
+        Gives the first cell above each cut, ascending, in shape (n_columns, 2**n_levels - 1); NaN
+        where a part of one cell was not cut.
         """
         counts = as_statistic(value)
         if counts.ndim != 2 or len(counts) != self.n_columns:
@@ -260,20 +238,7 @@ class ColumnPairsMechanism(Mechanism):
         return ExponentialMechanism(self.sensitivity, self.epsilon).variance()
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Array:
-        """Charge the ledger, then choose the pairs.
-
-        Parameters
-        ----------
-        value : array-like
-            The exact counts of all pairs, one after the other.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray of shape (n_chosen, 2)
-            The pairs, as the candidates name them.
-        """
+        """Charge the ledger, then choose pairs by the counts of all, one after the other."""
         counts = np.ravel(as_statistic(value))
         sizes = [reference.size for reference in self.references]
         if counts.size != sum(sizes):

@@ -421,20 +421,7 @@ class GaussianShareMechanism(Mechanism):
         return math.ceil((max_sum + DEVIATIONS * scale) / step) + 1
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Cells:
-        """Charge the ledger, then give one party's numbers with its share of the noise.
-
-        Parameters
-        ----------
-        value : array-like
-            The exact sum over the party's records.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray of int64
-            Whole cells, in a row.
-        """
+        """Charge the ledger, then return a party's sum with its share of noise, in whole cells."""
         statistic = as_statistic(value)
         step, scale = self.grid(statistic.size)
         self._charge(ledger, statistic.size)

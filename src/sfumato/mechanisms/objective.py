@@ -189,20 +189,7 @@ class ObjectiveMechanism(Mechanism):
         """Step and scale of the noise that hides how far the point misses the minimiser."""
 
     def release(self, value: PerturbableObjective, *, ledger: Chargeable | None) -> Array:
-        """Charge the ledger, then release the minimiser of the perturbed objective `value`.
-
-        Parameters
-        ----------
-        value : PerturbableObjective
-            The sum of losses over the records.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray
-            The minimiser.
-        """
+        """Charge the ledger, then release the minimiser of the perturbed objective `value`."""
         size = math.prod(value.shape)
         self.grid(size)
         self._charge(ledger, size)

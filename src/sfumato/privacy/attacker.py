@@ -106,13 +106,15 @@ def best_attacker(guarantee: Guarantee, false_alarms: float = FALSE_ALARMS) -> A
 def _bounded(
     epsilon: float, delta: float, known: tuple[tuple[Event, int], ...], false_alarms: float
 ) -> Attacker:
-    bounds = [_worst(epsilon, delta, false_alarms)]
-    exceeds = None
+    shrink, exceeds = math.exp(-epsilon), None  # the worst (epsilon, delta)-private mechanism
+    right = (1 + shrink * delta) / (1 + shrink)
+    finds = 1 - shrink * (1 - delta - false_alarms)
+    if epsilon < -math.log(false_alarms):
+        finds = min(finds, math.exp(epsilon) * false_alarms + delta)
     if known:
-        *own, exceeds = _of_events(dict(known), epsilon, false_alarms)
-        bounds.append((own[0], own[1]))
-    right, finds = (min(1.0, min(each) * SAFE) for each in zip(*bounds, strict=True))
-    return Attacker(right, finds, exceeds, false_alarms)
+        own_right, own_finds, exceeds = _of_events(dict(known), epsilon, false_alarms)
+        right, finds = min(right, own_right), min(finds, own_finds)
+    return Attacker(min(1.0, right * SAFE), min(1.0, finds * SAFE), exceeds, false_alarms)
 
 
 def percent(share: float) -> str:
@@ -124,21 +126,16 @@ def percent(share: float) -> str:
     return f"{math.ceil(100 * share / digit * (1 - 2e-11)) * digit:.3g} %"
 
 
-def _worst(epsilon: float, delta: float, false_alarms: float) -> tuple[float, float]:
-    """Return the figures of the worst (epsilon, delta)-private mechanism for each of them."""
-    shrink = math.exp(-epsilon)
-    hits = 1 - shrink * (1 - delta - false_alarms)
-    if epsilon < -math.log(false_alarms):
-        hits = min(hits, math.exp(epsilon) * false_alarms + delta)
-    return (1 + shrink * delta) / (1 + shrink), hits
-
-
 def _of_events(
     counts: Mapping[Event, int], epsilon: float, false_alarms: float
 ) -> tuple[float, float, float | None]:
     if not all(isinstance(event, GaussianEvent) for event in counts):
         curve = pld_curve(counts)
-        return (1 + curve(0.0)) / 2, _hits(curve, epsilon, false_alarms), None
+        hits = _least(lambda e: math.exp(e) * false_alarms + curve(e), -math.log(false_alarms))
+        if hits >= 0.5:  # the other bound is the smaller one only where most are found
+            many = lambda e: 1 - math.exp(-e) * (1 - curve(e) - false_alarms)  # noqa: E731
+            hits = min(hits, _least(many, max(epsilon, 1.0)))
+        return (1 + curve(0.0)) / 2, hits, None
     mu = SAFE * math.sqrt(
         math.fsum(n / e.noise_multiplier**2 for e, n in counts.items())  # type: ignore[attr-defined]
     )
@@ -159,14 +156,6 @@ def _loss_exceeds(mu: float, epsilon: float) -> float:
 
     start = -40.0  # below, both sides are 1 in doubles
     return 1.0 if excess(start) >= 0 else min(1.0, SAFE * ndtr(mu - brentq(excess, start, end)))
-
-
-def _hits(curve: Curve, epsilon: float, false_alarms: float) -> float:
-    few = _least(lambda e: math.exp(e) * false_alarms + curve(e), -math.log(false_alarms))
-    if few < 0.5:  # the other bound is the smaller one only where most are found
-        return few
-    many = _least(lambda e: 1 - math.exp(-e) * (1 - curve(e) - false_alarms), max(epsilon, 1.0))
-    return min(few, many)
 
 
 def _least(bound: Curve, end: float) -> float:

@@ -21,6 +21,17 @@ class Event:
 
     kind: ClassVar[str] = "event"
 
+    def __post_init__(self) -> None:
+        for name in ("noise_multiplier", "epsilon", "entry_bound"):
+            value = getattr(self, name, None)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidInputError(
+                    f"'{name}' must be finite and positive. Got {value} instead."
+                )
+        delta = getattr(self, "delta", 0.0)
+        if not 0 <= delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
+
     def to_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON values."""
         return {"kind": self.kind, **asdict(self)}
@@ -33,9 +44,6 @@ class GaussianEvent(Event):
     noise_multiplier: float
     kind: ClassVar[str] = "gaussian"
 
-    def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
-
 
 @dataclass(frozen=True)
 class LaplaceEvent(Event):
@@ -43,9 +51,6 @@ class LaplaceEvent(Event):
 
     epsilon: float
     kind: ClassVar[str] = "laplace"
-
-    def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,6 @@ class EntryEvent(Event):
     entry_bound: float | None = None  # d; releases with different d protect different changes
     kind: ClassVar[str] = "entry"
 
-    def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
-        _probability("delta", self.delta)
-        if self.entry_bound is not None:
-            _positive("entry_bound", self.entry_bound)
-
 
 @dataclass(frozen=True)
 class PureEvent(Event):
@@ -71,9 +70,6 @@ class PureEvent(Event):
     epsilon: float
     law: str = "unnamed"
     kind: ClassVar[str] = "pure"
-
-    def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -87,9 +83,6 @@ class BoundedRangeEvent(Event):
     law: str = "unnamed"
     kind: ClassVar[str] = "bounded_range"
 
-    def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
-
 
 @dataclass(frozen=True)
 class RandomizedResponseEvent(Event):
@@ -100,7 +93,7 @@ class RandomizedResponseEvent(Event):
     kind: ClassVar[str] = "randomized_response"
 
     def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
+        super().__post_init__()
         if self.n_labels < 2:
             raise InvalidInputError(f"'n_labels' must be at least 2. Got {self.n_labels} instead.")
 
@@ -120,7 +113,7 @@ class ObjectivePerturbationEvent(Event):
     kind: ClassVar[str] = "objective_perturbation"
 
     def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
+        super().__post_init__()
         if not (math.isfinite(self.kappa) and self.kappa >= 0) or self.dimension < 1:
             raise InvalidInputError("'kappa' must be finite and >= 0, 'dimension' at least 1.")
 
@@ -136,7 +129,8 @@ class ApproximateEvent(Event):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
             raise InvalidInputError(f"'epsilon' must be finite and >= 0. Got {self.epsilon}.")
-        _probability("delta", self.delta)
+        if not 0 <= self.delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
 
 
 @dataclass(frozen=True)
@@ -177,7 +171,7 @@ class SubsampledGaussianEvent(Event):
     relations: ClassVar[tuple[str, ...]] = ("add_or_remove_one",)
 
     def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
+        super().__post_init__()
         if not 0 < self.sampling_probability <= 1:
             raise InvalidInputError(
                 "'sampling_probability' must lie in (0, 1]. "
@@ -275,13 +269,3 @@ def flatten(events: Iterable[Event]) -> dict[Event, int]:
             event = event.event
         counts[event] = counts.get(event, 0) + times
     return counts
-
-
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidInputError(f"'{name}' must be finite and positive. Got {value} instead.")
-
-
-def _probability(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise InvalidInputError(f"'{name}' must lie in [0, 1). Got {value} instead.")

@@ -90,7 +90,15 @@ class PrivacyFilter:
                 "A filter of kind 'pure' has delta 0; the others need a delta above 0."
             )
         if self.kind == "renyi" and self.order is None:
-            object.__setattr__(self, "order", self._best_order())
+            # The order at which Gaussian releases may have the largest mu².
+            slacks = np.array([_slack(a, self.delta * (1 - FAILURES)) for a in ORDERS])
+            best = int(np.argmax((self.epsilon - slacks) / ORDERS))
+            if self.epsilon <= slacks[best]:
+                raise InvalidInputError(
+                    f"No order leaves anything of epsilon {self.epsilon:g} at delta "
+                    f"{self.delta:g}; a Rényi filter needs a larger epsilon."
+                )
+            object.__setattr__(self, "order", float(ORDERS[best]))
         if self.kind == "renyi" and self.order not in ORDERS:
             raise InvalidInputError(f"'order' {self.order!r} is not one of the known orders.")
 
@@ -103,10 +111,8 @@ class PrivacyFilter:
         """Return what some releases cost, never too little."""
         total = Cost()
         for event, count in flatten(events).items():
-            one = {"pure": self._pure, "gaussian": self._gaussian, "renyi": self._renyi}[self.kind](
-                event
-            )
-            total = total.plus(Cost(count * one.amount, count * one.failure))
+            amount, failure = self._price(event)
+            total = total.plus(Cost(count * amount, count * failure))
         return total
 
     def admits(self, total: Cost) -> bool:
@@ -158,34 +164,22 @@ class PrivacyFilter:
         rest = self.epsilon - _slack(self.order, self.delta * (1 - FAILURES))
         return Fraction(rest * (1 - 1e-12))
 
-    def _best_order(self) -> float:
-        """Choose the order at which Gaussian releases may have the largest ``mu²``."""
-        slacks = np.array([_slack(a, self.delta * (1 - FAILURES)) for a in ORDERS])
-        best = int(np.argmax((self.epsilon - slacks) / ORDERS))
-        if self.epsilon <= slacks[best]:
-            raise InvalidInputError(
-                f"No order leaves anything of epsilon {self.epsilon:g} at delta {self.delta:g}; "
-                "a Rényi filter needs a larger epsilon."
-            )
-        return float(ORDERS[best])
-
-    def _pure(self, event: Event) -> Cost:
-        if not isinstance(event, (*PURE, BoundedRangeEvent)) or _may_fail(event):
+    def _price(self, event: Event) -> tuple[Fraction, Fraction]:
+        """Return amount and failure of one release, or refuse what the filter does not bound."""
+        fails, none = bool(getattr(event, "delta", 0.0)), Fraction(0)
+        if self.kind == "pure":
+            if isinstance(event, (*PURE, BoundedRangeEvent)) and not fails:
+                return exact_fraction(event.epsilon), none
             raise _unbounded(event, "pure", "a budget with a delta")
-        return Cost(exact_fraction(event.epsilon))
-
-    def _gaussian(self, event: Event) -> Cost:
-        # [F2] as hard to attack as a Gaussian release of this mu
-        if isinstance(event, GaussianEvent):
-            return Cost(_up(1 / Fraction(event.noise_multiplier) ** 2))
-        if isinstance(event, BoundedRangeEvent):
-            return Cost(_up(Fraction(_binary_mu(event.epsilon / 2)) ** 2))
-        if isinstance(event, PURE) and not _may_fail(event):
-            return Cost(_up(Fraction(_binary_mu(event.epsilon)) ** 2))
-        raise _unbounded(event, "gaussian", "a budget of kind 'renyi'")
-
-    def _renyi(self, event: Event) -> Cost:
-        failure = Fraction(0)
+        if self.kind == "gaussian":  # [F2] as hard to attack as a Gaussian release of this mu
+            if isinstance(event, GaussianEvent):
+                return _up(1 / Fraction(event.noise_multiplier) ** 2), none
+            if isinstance(event, BoundedRangeEvent):
+                return _up(Fraction(_binary_mu(event.epsilon / 2)) ** 2), none
+            if isinstance(event, PURE) and not fails:
+                return _up(Fraction(_binary_mu(event.epsilon)) ** 2), none
+            raise _unbounded(event, "gaussian", "a budget of kind 'renyi'")
+        failure = none
         if isinstance(event, SelectionEvent):
             divergence = selection_divergence(event)
             # [F4] the law of K is cut on both sides of the inequality
@@ -199,16 +193,12 @@ class PrivacyFilter:
         amount = float(divergence[int(np.flatnonzero(self.order == ORDERS)[0])])
         if not math.isfinite(amount):
             raise _unbounded(event, "renyi", "a private one")
-        return Cost(_up(Fraction(amount)), failure)
+        return _up(Fraction(amount)), failure
 
 
 @lru_cache(maxsize=1024)  # of every holder, at every look
 def _mu_squared(epsilon: float, delta: float) -> Fraction:
     return Fraction(mu_from_budget(epsilon, delta)) ** 2
-
-
-def _may_fail(event: Event) -> bool:
-    return bool(getattr(event, "delta", 0.0))
 
 
 def _binary_mu(epsilon: float) -> float:

@@ -13,7 +13,6 @@ and more, and moved until it is on the safe side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import mpmath
 from scipy.optimize import brentq
@@ -74,13 +73,15 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
         return 0.0
     if delta <= 0 or math.isinf(mu):
         return math.inf
-    root = 0.0
+    root, high = 0.0, 1.0
     if _near_delta(mu, 0.0) > delta:
-        high = _first(lambda epsilon: _near_delta(mu, epsilon) <= delta, 1.0, 2.0)
+        while _near_delta(mu, high) > delta:
+            high *= 2
         root = brentq(lambda e: _log_gap(_near_delta(mu, e), delta), 0.0, high, xtol=1e-14)
-    return _nudge_to_safe_side(
-        root, SAFE_EPSILON * max(root, mu), lambda epsilon: delta_from_mu(mu, epsilon) <= delta
-    )
+    step = SAFE_EPSILON * max(root, mu)
+    while delta_from_mu(mu, root + step) > delta:
+        step *= 2
+    return float(root + step)
 
 
 def mu_from_budget(epsilon: float, delta: float) -> float:
@@ -111,17 +112,22 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
         )
     if math.isinf(epsilon):
         return math.inf
-    high = _first(lambda mu: _near_delta(mu, epsilon) > delta, 1.0, 2.0)
-    low = _first(lambda mu: _near_delta(mu, epsilon) <= delta, high, 0.5)
+    high = 1.0
+    while _near_delta(high, epsilon) <= delta:
+        high *= 2
+    low = high
+    while _near_delta(low, epsilon) > delta:
+        low /= 2
     root = brentq(lambda mu: _log_gap(_near_delta(mu, epsilon), delta), low, high, rtol=1e-14)
     if root < MIN_MU:
         raise InvalidInputError(
             f"The budget epsilon={epsilon:g}, delta={delta:g} is too small to be computed with "
             "certainty in doubles; raise one of the two."
         )
-    return _nudge_to_safe_side(
-        root, -SAFE_MU * root, lambda mu: delta_from_mu(mu, epsilon) <= delta
-    )
+    step = SAFE_MU * root
+    while delta_from_mu(root - step, epsilon) > delta:
+        step *= 2
+    return float(root - step)
 
 
 def _exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
@@ -140,19 +146,6 @@ def _near_delta(mu: float, epsilon: float) -> float:
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     return max(0.0, -math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)))
-
-
-def _nudge_to_safe_side(root: float, step: float, is_safe: Callable[[float], bool]) -> float:
-    """Move a root by `step`, by twice as much, and so on, until it is safe."""
-    while not is_safe(root + step):
-        step *= 2
-    return float(root + step)
-
-
-def _first(holds: Callable[[float], bool], start: float, factor: float) -> float:
-    while not holds(start):
-        start *= factor
-    return start
 
 
 def _log_gap(value: float, target: float) -> float:

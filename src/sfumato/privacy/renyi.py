@@ -125,21 +125,18 @@ def _divergence(event: Event) -> np.ndarray:
         )
     pure = (LaplaceEvent, PureEvent, EntryEvent, ApproximateEvent, RandomizedResponseEvent)
     if isinstance(event, pure):
-        return _pure(event.epsilon)
+        # Binary randomised response is the worst epsilon-private release, and epsilon the limit.
+        epsilon = event.epsilon
+        ordinary = epsilon * ORDERS <= MAX_EXPONENT
+        a = ORDERS[ordinary]
+        exact = np.full(len(ORDERS), epsilon)
+        ratio = (np.sinh(a * epsilon) - np.sinh((a - 1) * epsilon)) / math.sinh(epsilon)
+        exact[ordinary] = np.minimum(np.log(ratio) / (a - 1), epsilon)
+        return np.asarray(np.minimum(np.maximum(exact, 0.0) + 1e-15, epsilon**2 / 2 * ORDERS))
     rho = concentration(event)
     if math.isinf(rho):
         raise UnsupportedEventError(f"No Rényi divergence is known for a {event.kind!r} event.")
     return np.asarray(rho * ORDERS)
-
-
-def _pure(epsilon: float) -> np.ndarray:
-    """Binary randomised response is the worst epsilon-private release, and epsilon the limit."""
-    ordinary = epsilon * ORDERS <= MAX_EXPONENT
-    a = ORDERS[ordinary]
-    exact = np.full(len(ORDERS), epsilon)
-    ratio = (np.sinh(a * epsilon) - np.sinh((a - 1) * epsilon)) / math.sinh(epsilon)
-    exact[ordinary] = np.minimum(np.log(ratio) / (a - 1), epsilon)
-    return np.asarray(np.minimum(np.maximum(exact, 0.0) + 1e-15, epsilon**2 / 2 * ORDERS))
 
 
 def delta_from_renyi(divergence: np.ndarray, epsilon: float) -> float:
