@@ -11,14 +11,14 @@ from types import ModuleType
 
 import pytest
 
-from tests.interfaces.running import confirmed, done, patients, typed
+from tests.cli.running import confirmed, done, patients, typed
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Each block that runs: Python, or commands ("sh" bare, "console" behind a prompt). What must not
 # be run, or is printed by a program, is marked "text" on the page.
 BLOCK = re.compile(r"^```(python|sh|console)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 ELSEWHERE = {
-    "howto/command-line.md",  # tests/interfaces/test_readme_path.py, with the file it shows
+    "howto/command-line.md",  # tests/cli/test_readme_path.py, with the file it shows
     "howto/reproduce.md",  # tests of the reproductions
 }
 PAGES = sorted(

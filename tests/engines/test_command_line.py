@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sfumato import Ledger, load
-from sfumato.cli.jobs import streaming
+from sfumato.cli.jobs import pipeline as streaming
 from sfumato.mechanisms.base import taped
-from tests.interfaces.running import done, run
+from tests.cli.running import done, run
 from tests.sums.sources import messy_table, table_bounds
 
 SETTINGS = ("--target", "bought", "--epsilon", "1", "--model", "gaussian")

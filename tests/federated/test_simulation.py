@@ -15,7 +15,7 @@ from sfumato import Bounds, PrivateAffineHullClassifier, load
 from sfumato.federated import HullTask, make_parties, simulate, spread
 from sfumato.federated.simulation import BY_LABEL, DEALT_BY_LABEL, LABELS_FOUND, SCENARIOS
 from sfumato.privacy.guarantee import Status
-from tests.interfaces.running import confirmed, patients, run
+from tests.cli.running import confirmed, patients, run
 
 LABELS = np.random.default_rng(0).integers(0, 5, 400)
 

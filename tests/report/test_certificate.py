@@ -33,7 +33,7 @@ from sfumato.report.certificate import (
     written,
 )
 from sfumato.tables.files import TableFile, write_table
-from tests.interfaces.running import done, run
+from tests.cli.running import done, run
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(

@@ -16,7 +16,7 @@ from sfumato.privacy import mu_from_budget
 from sfumato.privacy.events import GaussianEvent
 from sfumato.report import epsilon_needed, plan, rows_needed
 from sfumato.sums.statistics import CountTables
-from tests.interfaces.running import done, run
+from tests.cli.running import done, run
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 

@@ -126,33 +126,3 @@ def test_a_search_is_sent_as_what_is_tried(ada: Client, monkeypatch: pytest.Monk
 def test_a_service_that_is_not_there() -> None:
     with pytest.raises(SfumatoError, match="did not answer"):
         Client("http://127.0.0.1:9", "sfm_x_y").me()
-
-
-def test_the_command_line_asks_a_service(
-    ada: Client, house: House, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from typer.testing import CliRunner
-
-    from sfumato import load
-    from sfumato.cli.main import app
-    from sfumato.service import client as module
-
-    monkeypatch.setattr(module, "Client", lambda *_: ada)
-    words = ["ask", "patients", "--service", "http://test", "--purpose", "triage"]
-    words += ["--epsilon", "0.5", "-o", str(tmp_path / "model.sfumato"), "--delta", "1e-5"]
-    run = CliRunner().invoke
-    assert "SFUMATO_TOKEN" in run(app, words, env={"SFUMATO_TOKEN": ""}).stderr
-    secret = {"SFUMATO_TOKEN": house.tokens["ada"]}
-    planned = run(app, [*words, "--plan"], env=secret)
-    assert '"fits": true' in planned.stdout
-    done = run(app, [*words, "--estimator", "PrivateGaussianClassifier"], env=secret)
-    assert done.exit_code == 0, done.output
-    assert "guesses right" in done.stdout
-    assert load(tmp_path / "model.sfumato").guarantee_.epsilon == 0.5
-    (tmp_path / "model.sfumato").unlink()
-    assert run(app, [*words, "--kind", "magic"], env=secret).exit_code == 2
-    search = [*words, "--kind", "search", "--try", "n_steps=[2, 4]"]
-    search += ["--estimator", "PrivateLinearClassifier"]
-    assert run(app, search, env=secret).exit_code == 3  # its budget is of another kind
-    refused = run(app, [*words[:-6], "--epsilon", "90", *words[-4:]], env=secret)
-    assert refused.exit_code == 3, refused.output

@@ -19,7 +19,7 @@ from sfumato.exceptions import BudgetExceededError, LedgerTamperedError, StoredM
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.models.saving import HEADER, write_members
 from sfumato.privacy.events import GaussianEvent
-from tests.interfaces.running import done
+from tests.cli.running import done
 
 ARCHIVE = Path(__file__).parent / "version_0_2_0" / "files.zip"
 with zipfile.ZipFile(ARCHIVE) as archive:

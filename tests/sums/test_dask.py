@@ -21,7 +21,7 @@ from sfumato import (
 )
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
-from tests.interfaces.running import done
+from tests.cli.running import done
 from tests.sums.sources import in_parts, messy_table, same_bits, table_bounds
 from tests.sums.test_partitions import ESTIMATORS, PERSONS
 

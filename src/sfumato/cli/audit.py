@@ -10,17 +10,16 @@ import typer
 
 from sfumato.audit import AuditReport, audit as audit_model
 from sfumato.cli.console import (
-    console_table,
+    REFUSED,
+    print_json,
     print_lines,
-    printed_json,
+    print_table,
     progress_bar,
     ready_to_write,
     remark,
 )
-from sfumato.cli.exit_codes import REFUSED, plain_errors
 from sfumato.cli.jobs.pipeline import table_for
-from sfumato.cli.options import Json
-from sfumato.cli.predict import ModelPath
+from sfumato.cli.options import Json, ModelPath
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.saving import load
@@ -57,23 +56,21 @@ def audit(
 
     Example: sfumato audit model.sfumato --members train.csv --non-members test.csv -o audit.html
     """
-    with plain_errors():
-        if output is not None:
-            ready_to_write(output, ".html", ".json")
-        if (members is None) != (non_members is None):
-            raise InvalidInputError("Give '--members' and '--non-members' together.")
-        loaded = load(model)
-        options: dict[str, Any] = {"title": f"Audit of {model.name}"}
-        if members is not None and non_members is not None:
-            options["members"], options["y_members"] = read_rows(loaded, members, target)
-            others = read_rows(loaded, non_members, target)
-            options["non_members"], options["y_non_members"] = others
-        if isinstance(loaded, PrivateEstimator):
-            options |= {"n_runs": runs, "confidence": confidence}
-        with progress_bar(f"auditing {model}"):
-            found = audit_model(loaded, **options)
-        if output is not None:
-            found.write(output)
+    ready_to_write(output, ".html", ".json")
+    if (members is None) != (non_members is None):
+        raise InvalidInputError("Give '--members' and '--non-members' together.")
+    loaded = load(model)
+    options: dict[str, Any] = {"title": f"Audit of {model.name}"}
+    if members is not None and non_members is not None:
+        options["members"], options["y_members"] = read_rows(loaded, members, target)
+        others = read_rows(loaded, non_members, target)
+        options["non_members"], options["y_non_members"] = others
+    if isinstance(loaded, PrivateEstimator):
+        options |= {"n_runs": runs, "confidence": confidence}
+    with progress_bar(f"auditing {model}"):
+        found = audit_model(loaded, **options)
+    if output is not None:
+        found.write(output)
     _show(found, output, as_json=as_json)
     if found.consistent is False:
         raise typer.Exit(REFUSED)
@@ -111,10 +108,10 @@ def _numbers(table: Any, names: list[str]) -> np.ndarray[Any, Any]:
 
 def _show(found: AuditReport, output: Path | None, *, as_json: bool) -> None:
     if as_json:
-        printed_json(found.to_dict())
+        print_json(found.to_dict())
         return
     print_lines(found.verdict)
-    console_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
+    print_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
     for note in found.notes:
         remark(note)
     if output is not None:

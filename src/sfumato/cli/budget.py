@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sfumato.cli.console import console_table
-from sfumato.cli.exit_codes import plain_errors
+from sfumato.cli.console import print_table
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.dataset_budget import PastCharge, Statement
 from sfumato.ledger.ledger import Ledger
@@ -43,10 +42,7 @@ def create(
 
     Example: sfumato budget create budget.db patients --epsilon 4 --delta 1e-5
     """
-    with plain_errors():
-        budget = Ledger(ledger).create(
-            name, epsilon=epsilon, delta=delta, unit=unit, relation=relation
-        )
+    budget = Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
     if as_json:
         typer.echo(json.dumps(budget.statement().to_dict(), indent=2))
         return
@@ -69,11 +65,10 @@ def show(
 
     Example: sfumato budget show budget.db
     """
-    with plain_errors():
-        opened = Ledger(ledger)
-        names = opened.datasets() if name is None else [name]
-        statements = [opened.dataset(each).statement() for each in names]
-        past = {each: opened.dataset(each).history() for each in names} if history else {}
+    opened = Ledger(ledger)
+    names = opened.datasets() if name is None else [name]
+    statements = [opened.dataset(each).statement() for each in names]
+    past = {each: opened.dataset(each).history() for each in names} if history else {}
     if as_json and history:
         typer.echo(
             json.dumps({each: [c.to_dict() for c in past[each]] for each in names}, indent=2)
@@ -83,7 +78,7 @@ def show(
     else:
         Console().print(_table(statements))
         for each, charges in past.items():
-            console_table(("time", "epsilon", "by", f"purpose ({each})"), _listed(charges))
+            print_table(("time", "epsilon", "by", f"purpose ({each})"), _listed(charges))
 
 
 @budget_app.command()
@@ -99,8 +94,7 @@ def verify(
 
     Example: sfumato budget verify budget.db --head patients=6f1c
     """
-    with plain_errors():
-        result = Ledger(ledger).verify(_noted(head or []))
+    result = Ledger(ledger).verify(_noted(head or []))
     if as_json:
         typer.echo(json.dumps({"charges": result.charges, "heads": dict(result.heads)}, indent=2))
         return

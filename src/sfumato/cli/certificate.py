@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from sfumato.cli import options
-from sfumato.cli.console import print_lines, printed_json, ready_to_write
-from sfumato.cli.exit_codes import REFUSED, leave, plain_errors
+from sfumato.cli.console import REFUSED, leave, print_json, print_lines, ready_to_write
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.report.certificate import (
@@ -55,26 +54,24 @@ def certificate(
 
     Example: sfumato certificate model.sfumato --key key.pem --new-key -o certificate.json
     """
-    with plain_errors():
-        if output is None and not inside:
-            raise InvalidInputError("Give '--output', or '--embed' to put it into the file.")
-        if output is not None:
-            ready_to_write(output, ".json")
-        if make_key:
-            new_key(key)
-        budget = None if ledger is None else options.payer(ledger, dataset)
-        secret = None if data_key is None else data_key.read_bytes()
-        content = certificate_of(
-            file, budget=budget, purpose=purpose, by=by, data=data, data_key=secret
-        )
-        found = signed(content, key)
-        if output is not None:
-            with atomic_write(output) as out:
-                out.write(written(found).encode())
-        if inside:
-            embed(written(found), file)
+    if output is None and not inside:
+        raise InvalidInputError("Give '--output', or '--embed' to put it into the file.")
+    ready_to_write(output, ".json")
+    if make_key:
+        new_key(key)
+    budget = None if ledger is None else options.payer(ledger, dataset)
+    secret = None if data_key is None else data_key.read_bytes()
+    content = certificate_of(
+        file, budget=budget, purpose=purpose, by=by, data=data, data_key=secret
+    )
+    found = signed(content, key)
+    if output is not None:
+        with atomic_write(output) as out:
+            out.write(written(found).encode())
+    if inside:
+        embed(written(found), file)
     if as_json:
-        printed_json(found)
+        print_json(found)
     else:
         print_lines(f"{output or file}: certificate of {file}", found["statement"])
         print_lines(f"Signed by {found['signature']['public_key']}.")
@@ -97,21 +94,20 @@ def verify(
 
     Example: sfumato verify certificate.json --of model.sfumato --key key.pem.pub
     """
-    with plain_errors():
-        if not file.is_file():
-            raise InvalidInputError(f"There is no file '{file}'.")
-        text: str | bytes | None = file.read_bytes()
-        if file.suffix.lower() != ".json":
-            text, of = embedded_in(file), of or file
-        if text is None:
-            raise InvalidInputError(f"'{file}' contains no certificate.")
-        trusted = None if key is None else key.read_text().strip()
-        try:
-            found = verified(text, public_key=trusted, file=of)
-        except CertificateError as error:
-            leave(str(error), REFUSED)
+    if not file.is_file():
+        raise InvalidInputError(f"There is no file '{file}'.")
+    text: str | bytes | None = file.read_bytes()
+    if file.suffix.lower() != ".json":
+        text, of = embedded_in(file), of or file
+    if text is None:
+        raise InvalidInputError(f"'{file}' contains no certificate.")
+    trusted = None if key is None else key.read_text().strip()
+    try:
+        found = verified(text, public_key=trusted, file=of)
+    except CertificateError as error:
+        leave(str(error), REFUSED)
     if as_json:
-        printed_json(found)
+        print_json(found)
         return
     print_lines("The signature holds.", found["statement"])
     print_lines(f"Of: {found['subject']['file']}, issued {found['issued']}.")

@@ -1,19 +1,34 @@
 """What the commands share on the terminal: results on standard output, all else on standard error.
 
 Progress is a bar on a terminal and a plain line elsewhere. Nothing but the result, a text or JSON,
-ever goes to standard output, so that it can be piped.
+ever goes to standard output, so that it can be piped. An error is one line and a fixed code:
+
+====  ==================================================================================
+code  meaning
+====  ==================================================================================
+0     done
+2     the command cannot be carried out as given, or its files cannot be used
+3     refused: the budget is spent, a ledger's integrity check failed, an audit refuted
+      a promise or a certificate is not valid
+130   interrupted with Ctrl-C; says what was charged, which stays charged, and what exists
+====  ==================================================================================
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+import signal
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from threading import current_thread, main_thread
+from typing import Any, NoReturn
 
+import click
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -21,13 +36,22 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from sfumato.cli.exit_codes import expect
-from sfumato.exceptions import FileNotWrittenError, InvalidInputError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    FileNotWrittenError,
+    InvalidInputError,
+    LedgerTamperedError,
+    SfumatoError,
+)
 
+USER_ERROR, REFUSED, INTERRUPTED = 2, 3, 130
 MIN_SPACE = 2**24  # bytes that must be free where something is to be written
+# Under these names a run keeps in its context what an interruption must say: budgets and how many
+# charges they had, outputs and when each was written before.
+BUDGETS, OUTPUTS, FORCED = "sfumato.budgets", "sfumato.outputs", "sfumato.forced"
 
 
-def printed_json(record: Any) -> None:
+def print_json(record: Any) -> None:
     """Print one JSON value."""
     typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
 
@@ -43,7 +67,7 @@ def remark(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def console_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; the last column is the one that folds."""
     table = Table(box=SIMPLE_HEAD)
     for title in titles:
@@ -57,7 +81,7 @@ def console_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 @contextmanager
 def progress_bar(doing: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show how far a task is; gives a function that is told each step."""
+    """Show how far a task is; yields a function that is told each step."""
     console = Console(stderr=True)
     if not console.is_terminal:
         remark(f"{doing} ...")
@@ -69,8 +93,101 @@ def progress_bar(doing: str, total: int | None = None) -> Iterator[Callable[[int
         yield lambda step: progress.advance(task, step)
 
 
-def ready_to_write(path: Path, *suffixes: str) -> None:
+# How a command ends -----------------------------------------------------------------------------
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn errors into one line and an exit code, warnings into lines.
+
+    A fault of Sfumato itself keeps its traceback.
+    """
+    # From here on Ctrl-C is an exception; before, it ended the process at once.
+    if callable(signal.getsignal(signal.SIGINT)) and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    caught: list[warnings.WarningMessage] = []
+
+    def say_warnings() -> None:
+        for warning in caught:
+            if issubclass(warning.category, UserWarning):
+                remark(f"sfumato: warning: {' '.join(str(warning.message).split())}")
+
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield
+    except typer.Exit:
+        say_warnings()
+        raise
+    except (BudgetExceededError, LedgerTamperedError) as error:
+        leave(error, REFUSED)
+    except SfumatoError as error:
+        leave(error, USER_ERROR)
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # of a pipe that nobody reads any more
+            raise
+        place = f"'{error.filename}'" if error.filename else "A file"
+        leave(f"{place} cannot be used: {error.strerror or type(error).__name__}.", USER_ERROR)
+    except KeyboardInterrupt:
+        charged = []
+        for budget, before in _noted(BUDGETS, []):
+            past = [each for each in budget.history() if each.position > before]
+            charged += [f"'{budget.name}' was charged epsilon {each.epsilon:.4g}" for each in past]
+        outputs = _noted(OUTPUTS, {})
+        written = [str(path) for path, before in outputs.items() if _written_at(path) != before]
+        told = f"What was charged stays charged: {'; '.join(charged)}."
+        made = f"Written: {', '.join(written)}." if written else "No output was written."
+        leave(f"interrupted. {told if charged else 'Nothing was charged.'} {made}", INTERRUPTED)
+    say_warnings()
+
+
+def leave(error: SfumatoError | str, code: int) -> NoReturn:
+    """End the command with one line on standard error."""
+    remark(f"sfumato: {' '.join(str(error).split())}")
+    raise typer.Exit(code) from None
+
+
+def _noted(name: str, default: Any) -> Any:
+    """Return what this run has noted under a name."""
+    context = click.get_current_context(silent=True)
+    return default if context is None else context.meta.setdefault(name, default)
+
+
+def _written_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+def watch(budget: Any) -> None:
+    """Remember a budget as it is now, so that an interruption can say what was charged since."""
+    _noted(BUDGETS, []).append((budget, budget.statement().charges))
+
+
+def allow_replacing(wanted: bool) -> None:
+    """Take note of --force."""
+    _noted(FORCED, []).append(wanted)
+
+
+def expect(output: Path) -> None:
+    """Note an output before it is written; refuse an input, and to replace one without --force."""
+    context = click.get_current_context(silent=True)
+    values = [] if context is None else list(context.params.values())
+    n_named = 0
+    for value in (each for v in values for each in (v if isinstance(v, list | tuple) else [v])):
+        with suppress(OSError, ValueError):
+            n_named += isinstance(value, str | Path) and Path(value).samefile(output)
+    if n_named > 1:
+        raise InvalidInputError(f"The output '{output}' is also an input. Choose another name.")
+    if output.exists() and not any(_noted(FORCED, [])):
+        raise InvalidInputError(
+            f"The output '{output}' exists. Choose another name, or replace it with '--force'."
+        )
+    _noted(OUTPUTS, {})[output] = _written_at(output)
+
+
+def ready_to_write(path: Path | None, *suffixes: str) -> None:
     """Refuse an output that could not be written, before anything is charged or computed."""
+    if path is None:
+        return
     if suffixes and path.suffix.lower() not in suffixes:
         listed = ", ".join(suffixes)
         raise InvalidInputError(f"The output '{path}' must end in {listed}.")
@@ -90,8 +207,7 @@ def ready_to_write(path: Path, *suffixes: str) -> None:
     if free < MIN_SPACE:
         raise InvalidInputError(
             f"The disk of '{folder}' has {free / 1e6:.1f} MB free, and {MIN_SPACE / 1e6:.0f} MB "
-            "are required before anything is charged. Free some space or choose another "
-            "folder."
+            "are required before anything is charged. Free some space or choose another folder."
         )
 
 

@@ -1,25 +1,37 @@
-"""``sfumato describe``: the columns of a table, and proposed bounds for its owner to confirm."""
+"""``sfumato describe`` and ``sfumato confirm``: bounds are proposed, and a person confirms them."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from datetime import date
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sfumato.cli.console import (
-    console_table,
+    print_json,
     print_lines,
-    printed_json,
+    print_table,
     progress_bar,
     ready_to_write,
     remark,
 )
-from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.options import Json, Reading, TablePath, TargetName, reading_from
+from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, describe_table
-from sfumato.tables.schema import Column
+from sfumato.tables.schema import Column, TableBounds, Target
+
+QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
+ANSWERS = {
+    "range": "the range that you know (such as 0 to 120), out to leave the column out",
+    "list": "the values that you know, separated by commas, out to leave the column out",
+    "date": "the first and last day that you know (1990-01-01 to 2030-01-01), out to leave it out",
+    "labels": "the labels or the range that you know",
+}
 
 
 def describe(
@@ -38,29 +50,38 @@ def describe(
 
     Example: sfumato describe patients.csv --target diagnosis -o bounds.toml
     """
-    with plain_errors():
-        if output is not None:
-            ready_to_write(output, ".toml")
-        with progress_bar(f"reading {table}"):
-            found = describe_table(TableFile.sniffed(table, **reading_from(reading)), target)
-        if output is not None:
-            found.bounds.write(output)
+    ready_to_write(output, ".toml")
+    with progress_bar(f"reading {table}"):
+        found = describe_table(TableFile.sniffed(table, **reading_from(reading)), target)
+    bounds, text = found.bounds, found.bounds.text
+    if output is not None:
+        bounds.write(output)
     if as_json:
-        printed_json(_record(found, output))
+        seen = {each.name: each for each in found.columns}
+        record = {
+            "rows": found.n_rows,
+            "private": False,
+            "bounds_file": None if output is None else str(output),
+            "target": None if bounds.target is None else vars(bounds.target),
+            "person": bounds.person,
+            "looks_like_ids": list(bounds.looks_like_ids),
+            "file": None if text is None else text.to_record(),
+            "columns": [{**vars(c), "missing": seen[c.name].missing} for c in bounds.columns],
+        }
+        print_json(record)
         return
-    console_table(("column", "type", "missing", "proposed, not private"), _rows(found))
+    rows = [[s.name, s.type, str(s.missing), _proposal(s, found)] for s in found.columns]
+    print_table(("column", "type", "missing", "proposed, not private"), rows)
     print_lines(f"{found.n_rows} rows, {len(found.columns)} columns.")
-    if found.bounds.text is not None and found.bounds.text.to_record():
-        print_lines(
-            "Written with "
-            + ", ".join(
-                f"{name} {', '.join(map(repr, value)) if isinstance(value, tuple) else repr(value)}"
-                for name, value in found.bounds.text.to_record().items()
-            )
-        )
-    if found.bounds.looks_like_ids:
+    if text is not None and text.to_record():
+        told = [
+            f"{name} {', '.join(map(repr, value)) if isinstance(value, tuple) else repr(value)}"
+            for name, value in text.to_record().items()
+        ]
+        print_lines(f"Written with {', '.join(told)}")
+    if bounds.looks_like_ids:
         remark(
-            f"{', '.join(found.bounds.looks_like_ids)}: values repeat as IDs do. If a person has "
+            f"{', '.join(bounds.looks_like_ids)}: values repeat as IDs do. If a person has "
             "several rows, keep person and person_rows in the file and fit with --unit "
             "person; otherwise declare one_row_per_person = true."
         )
@@ -72,57 +93,168 @@ def describe(
         )
 
 
-def _rows(found: Description) -> list[list[str]]:
-    proposed = {column.name: column for column in found.bounds.columns}
-    return [
-        [seen.name, seen.type, str(seen.missing), _proposal(seen, proposed, found)]
-        for seen in found.columns
-    ]
-
-
-def _proposal(seen: ColumnSummary, proposed: dict[str, Column], found: Description) -> str:
+def _proposal(seen: ColumnSummary, found: Description) -> str:
     """Return what is proposed for a column, and why."""
-    target = found.bounds.target
-    if target is not None and seen.name == target.name:
-        if target.labels is None:
-            return f"target: {target.lower:g} to {target.upper:g}{_why(target.note)}"
-        return f"target: {_listed(target.labels)}"
-    if seen.name == found.bounds.person:
+    target, person = found.bounds.target, found.bounds.person
+    if seen.name == person:
         return f"person: looks like a repeating ID; {found.bounds.person_rows} rows per person"
-    column = proposed[seen.name]
-    if column.left_out:
-        return column.note.rstrip(".")
-    if column.categories is not None:
-        return _listed(column.categories)
-    if column.parts:
-        return f"{', '.join(column.parts)} of {column.lower} to {column.upper}"
-    return f"{column.lower:g} to {column.upper:g}{_why(column.note)}"
-
-
-def _why(note: str) -> str:
+    told, fact = "", next((c for c in found.bounds.columns if c.name == seen.name), None)
+    if target is not None and seen.name == target.name:
+        told, values, note = "target: ", target.labels, target.note
+        lower, upper = target.lower, target.upper
+    else:
+        assert fact is not None  # noqa: S101 - all others are columns
+        if fact.left_out:
+            return fact.note.rstrip(".")
+        if fact.parts:
+            return f"{', '.join(fact.parts)} of {fact.lower} to {fact.upper}"
+        values, note, lower, upper = fact.categories, fact.note, fact.lower, fact.upper
+    if values is not None:
+        more = f" and {len(values) - 6} more" if len(values) > 6 else ""
+        return told + ", ".join(map(str, values[:6])) + more
     reason = note.partition("; ")[2]
-    return f" ({reason})" if reason else ""
+    return f"{told}{lower:g} to {upper:g}" + (f" ({reason})" if reason else "")
 
 
-def _listed(values: Any, most: int = 6) -> str:
-    shown = ", ".join(str(value) for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+# Confirming -------------------------------------------------------------------------------------
 
 
-def _record(found: Description, output: Path | None) -> dict[str, Any]:
-    bounds = found.bounds
-    return {
-        "rows": found.n_rows,
-        "private": False,
-        "bounds_file": None if output is None else str(output),
-        "target": None if bounds.target is None else vars(bounds.target),
-        "person": bounds.person,
-        "looks_like_ids": list(bounds.looks_like_ids),
-        "file": None if bounds.text is None else bounds.text.to_record(),
-        "columns": [
-            {**vars(column), "missing": seen.missing}
-            for column in bounds.columns
-            for seen in found.columns
-            if seen.name == column.name
-        ],
-    }
+def confirm(
+    bounds: Annotated[
+        Path, typer.Argument(metavar="BOUNDS", help="The file that `sfumato describe` wrote.")
+    ],
+    by: Annotated[str | None, typer.Option("--by", help="Who confirms; kept in the file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Go through proposed bounds column by column, and confirm them as public knowledge.
+
+    A person types yes, or what is known instead. Adjacent columns with the same bounds are asked
+    about once. Nothing is written before the last answer; quit, or Ctrl-C, changes nothing.
+
+    Example: sfumato confirm bounds.toml --by "A. Meier"
+    """
+    found = TableBounds.read(bounds)
+    if found.confirmed:
+        raise InvalidInputError(f"'{bounds}' is already confirmed.")
+    if not at_terminal():
+        raise InvalidInputError(
+            "'confirm' asks a person at a terminal, column by column, and accepts no answers "
+            "from a file or a pipe."
+        )
+    note = f"confirmed {date.today().isoformat()}" + (f" by {by}" if by else "")
+    target, columns = found.target, []
+    if target is not None:
+        title = f"{target.name}, the column to predict"
+        target = replace(_asked([target], title, "labels")[0], note=note)
+    # Columns side by side that say the same, such as the pixels of an image, are one question.
+    for _, each in groupby(found.columns, key=lambda each: replace(each, name="", note="")):
+        group = list(each)
+        first, last = group[0].name, group[-1].name
+        title = first if len(group) == 1 else f"{first} ... {last} ({len(group)} columns)"
+        if group[0].left_out:
+            remark(f"\n{title}: left out.")
+        else:
+            kind = "date" if group[0].parts else "range"
+            kind = kind if group[0].categories is None else "list"
+            group = _asked(group, title, kind)
+        columns += [replace(column, note=note) for column in group]
+    if found.looks_like_ids:
+        remark(f"\n{', '.join(found.looks_like_ids)}: looks like a repeating ID.")
+        answer = ""
+        while answer != "no" and not (answer == "yes" and found.person is not None):
+            answer = _answer("Can a person have several rows? yes, no, or quit")
+        if answer == "no":
+            found = replace(found, person=None, person_rows=None, one_row_per_person=True)
+        else:
+            remark(
+                f"All rows of one {found.person} are protected; at most {found.person_rows} of "
+                "them are used."
+            )
+    found = replace(found, target=target, columns=tuple(columns))
+    n_used = len(found.used)
+    remark(f"\nColumns used: {n_used}. Columns left out: {len(columns) - n_used}.")
+    while _answer("Is all of this known without the data? Type yes, or quit") != "yes":
+        pass
+    found = replace(found, confirmed=True)
+    TableBounds.from_record(found.to_record()).require_confirmed()
+    found.write(bounds)
+    if as_json:
+        print_json({"bounds": str(bounds), "confirmed": True, "used": n_used, "by": by})
+    else:
+        used = "1 column is used" if n_used == 1 else f"{n_used} columns are used"
+        print_lines(f"{bounds}: confirmed, {used}.")
+
+
+def at_terminal() -> bool:
+    """Return whether a person can answer."""
+    return sys.stdin.isatty()
+
+
+def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
+    """Ask about columns that say the same, or the target; return them as they were answered."""
+    first = group[0]
+    values = getattr(first, "categories", None) or getattr(first, "labels", None)
+    if values is not None:
+        listed = isinstance(values, tuple)
+        told = f"one of {', '.join(map(str, values))}" if listed else f"labels {values}"
+    else:
+        lower, upper = (
+            int(end) if isinstance(end, float) and end.is_integer() else end
+            for end in (first.lower, first.upper)
+        )
+        named = "a whole number" if first.type.startswith(("int", "uint")) else first.type
+        named = "a number" if first.type in ("float", "double", "halffloat") else named
+        named = "a date" if first.type.startswith(("timestamp", "date")) else named
+        told = f"{named}, {lower} to {upper}"
+    parts = getattr(first, "parts", ())
+    told += f", used by {', '.join(parts)}" if parts else ""
+    told += ", as its logarithm" if getattr(first, "log", False) else ""
+    told += ", missing cells are marked" if getattr(first, "missing", False) else ""
+    remark(f"\n{title}: {told}")
+    while True:
+        answer = _answer(QUESTION.format(ANSWERS[kind]))
+        try:
+            if answer == "yes":
+                return group
+            if answer == "out" and kind != "labels":
+                return [Column(each.name, each.type, left_out=True) for each in group]
+            record = _answered(answer, values, is_date=kind == "date")
+            if kind == "labels":
+                given = {"labels": record.pop("categories")} if values is not None else record
+                return [Target.from_record({**first.to_record(), **given})]
+            return [Column.from_record(c.name, {**c.to_record(), **record}) for c in group]
+        except SfumatoError as error:
+            remark(str(error))
+
+
+def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
+    """Return the values or the range that a person has typed."""
+
+    def number(text: str) -> float:
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+    if values is not None:
+        found: list[Any] = [each.strip() for each in answer.split(",") if each.strip()]
+        if isinstance(values, tuple) and all(isinstance(each, int | float) for each in values):
+            try:
+                found = [number(each) for each in found]
+            except ValueError:
+                raise InvalidInputError("The values of this column are numbers.") from None
+        return {"categories": found}
+    ends: list[Any] = answer.replace(" to ", " ").replace(",", " ").split()
+    try:
+        lower, upper = ends if is_date else [number(each) for each in ends]
+    except ValueError:
+        raise InvalidInputError("Type yes, or two values, such as 0 to 120.") from None
+    return {"lower": lower, "upper": upper}
+
+
+def _answer(question: str) -> str:
+    typer.echo(f"{question}: ", err=True, nl=False)
+    try:
+        answer = input().strip()
+    except EOFError:
+        answer = "quit"
+    if answer.lower() in ("quit", "q"):
+        raise InvalidInputError("Nothing was confirmed; the file is unchanged.")
+    return answer.lower() if answer.lower() in ("yes", "no", "out") else answer

@@ -1,4 +1,4 @@
-"""``sfumato fabricate``: private rows of the same columns."""
+"""``sfumato fabricate`` and ``sfumato quality``: private rows of the same columns."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import typer
 
 from sfumato.cli import options
 from sfumato.cli.console import (
+    print_json,
     print_lines,
+    print_table,
     progress_bar,
     ready_to_write,
     write_or_rescue,
 )
-from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.fit import print_result
-from sfumato.cli.jobs.partitioned import opened
-from sfumato.cli.jobs.pipeline import fabricate_table
-from sfumato.models.saving import save
+from sfumato.cli.jobs.pipeline import fabricate_table, open_table, table_for
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.saving import load, save
 from sfumato.privacy.guarantee import Relation
-from sfumato.tables.files import FORMATS, write_table
+from sfumato.synthetic.fabricator import Fabricator
+from sfumato.synthetic.quality import SENSITIVE, measured_quality
+from sfumato.tables.files import FORMATS, TableFile, write_table
 
 
 def fabricate(
@@ -63,32 +65,68 @@ def fabricate(
     Example: sfumato fabricate patients.csv --target diagnosis --epsilon 3 --bounds bounds.toml -o
     private.parquet
     """
-    with plain_errors():
-        ready_to_write(output, *FORMATS)
-        if model is not None:
-            ready_to_write(model, ".sfumato")
-        known = options.known_bounds(bounds, person, person_rows, reading)
-        promise = options.promise_of(
-            epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
-        )
-        chosen = options.settings_from(settings)
-        with opened(table, known, engine) as source:
-            options.warn_of_few(source, promise)
-            with progress_bar(f"fabricating rows like {table}") as advance:
-                made, fabricator = fabricate_table(
-                    source,
-                    known,
-                    promise,
-                    target=target,
-                    n_rows=rows,
-                    key=key,
-                    options=chosen,
-                    progress=advance,
-                )
-                record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
-                if model is not None:
-                    write_or_rescue(partial(save, fabricator), model)
-                beside = write_or_rescue(lambda path: write_table(made, path, record), output)
-    print_result(fabricator, output, promise, as_json=as_json)
+    ready_to_write(output, *FORMATS)
+    ready_to_write(model, ".sfumato")
+    known = options.known_bounds(bounds, person, person_rows, reading)
+    promise = options.promise_of(
+        epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
+    )
+    chosen = options.settings_from(settings)
+    with open_table(table, known, engine) as source:
+        options.warn_of_few(source, promise)
+        with progress_bar(f"fabricating rows like {table}") as advance:
+            made, fabricator = fabricate_table(
+                source,
+                known,
+                promise,
+                target=target,
+                n_rows=rows,
+                key=key,
+                options=chosen,
+                progress=advance,
+            )
+            record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
+            if model is not None:
+                write_or_rescue(partial(save, fabricator), model)
+            beside = write_or_rescue(lambda path: write_table(made, path, record), output)
+    options.print_release(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")
+
+
+def quality(
+    model: Annotated[Path, typer.Argument(help="The fabricator (.sfumato).")],
+    fabricated: Annotated[Path, typer.Argument(help="The fabricated table.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page: .html or .json.")
+    ] = None,
+    sensitive: Annotated[
+        Path | None,
+        typer.Option(help="Compare with this raw table; the figures are then not private."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare fabricated rows with what was released, at no cost, or with raw rows.
+
+    Example: sfumato quality fabricator.sfumato private.csv -o quality.html
+    """
+    ready_to_write(output, ".html", ".json")
+    fabricator = load(model)
+    if not isinstance(fabricator, Fabricator):
+        raise InvalidInputError(f"'{model}' contains no Fabricator.")
+    known = fabricator.released_tree().bounds  # refuses other methods before a table is read
+    names = list(known.types())
+    # Fabricated text is written in one way, however the raw table was written.
+    made = TableFile(fabricated, known.types()).read(names)
+    raw = None if sensitive is None else table_for(fabricator, sensitive).read(names)
+    found = measured_quality(fabricator, made, raw)
+    if output is not None:
+        write_or_rescue(found.write, output)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    if found.sensitive:
+        print_lines(SENSITIVE)
+    print_table(("figure", "value"), found.figures())
+    if output is not None:
+        print_lines(f"Written: {output}")

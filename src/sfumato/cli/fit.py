@@ -1,7 +1,8 @@
-"""``sfumato fit``: a private classifier from a table."""
+"""``sfumato fit``, ``predict`` and ``transfer``: private models of a table, and their answers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,30 +11,31 @@ import typer
 
 from sfumato.cli import options
 from sfumato.cli.console import (
+    print_json,
     print_lines,
-    printed_json,
     progress_bar,
     ready_to_write,
     remark,
     write_or_rescue,
 )
-from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.jobs.images import are_images, fit_images, read_images
-from sfumato.cli.jobs.partitioned import is_in_parts, opened
-from sfumato.cli.jobs.pipeline import PrivacyRequest, fit_table, offered_models
+from sfumato.cli.jobs.images import are_images, fit_images, predict_images, read_images
+from sfumato.cli.jobs.pipeline import (
+    PrivacyRequest,
+    fit_table,
+    is_in_parts,
+    offered_models,
+    open_table,
+    predict_table,
+    table_for,
+    transfer_table,
+)
+from sfumato.cli.jobs.publishing import query_table
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.images import IMAGE_FEATURES
-from sfumato.models.saving import save
-from sfumato.privacy.guarantee import Relation
+from sfumato.models.images import IMAGE_FEATURES, PrivateImageClassifier
+from sfumato.models.saving import load, save
+from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.tables.files import FORMATS, TableFile, write_table
 
-ModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help=f"One of {', '.join(offered_models())}; by default chosen by the target.",
-        autocompletion=options.completing(offered_models()),
-    ),
-]
 ModelOutput = Annotated[
     Path, typer.Option("--output", "-o", help="The model file to write (.sfumato).")
 ]
@@ -48,7 +50,14 @@ def fit(
         typer.Option("--bounds", "-b", help="The confirmed bounds, see `sfumato describe`."),
     ] = None,
     target: options.TargetName = None,
-    model: ModelName = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help=f"One of {', '.join(offered_models())}; by default chosen by the target.",
+            autocompletion=options.completing(offered_models()),
+        ),
+    ] = None,
     delta: options.Delta = 1e-6,
     unit: options.DeclaredUnit = None,
     person: options.PersonName = None,
@@ -64,7 +73,14 @@ def fit(
         bool,
         typer.Option("--probabilities", help="Refuse a model without them, before any charge."),
     ] = False,
-    image_size: options.ImageSize = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            "--image-size",
+            metavar="HEIGHTxWIDTH[xCHANNELS]",
+            help="For images: the public size to which each is resized, such as 32x32x3.",
+        ),
+    ] = None,
     image_features: Annotated[
         str, typer.Option(help=f"For images: {', '.join(IMAGE_FEATURES)}.")
     ] = "best",
@@ -87,99 +103,176 @@ def fit(
     Example: sfumato fit patients.csv --target diagnosis --epsilon 1 --bounds bounds.toml -o
     model.sfumato
     """
-    with plain_errors():
-        ready_to_write(output, ".sfumato")
-        asked = partial(options.promise_of, epsilon, delta, unit, relation, ledger, dataset)
-        is_table = bounds is not None and is_in_parts(table, engine)
-        if not is_table and are_images(table):
-            promise = asked(purpose=purpose, by=by)
-            fitted = _fit_images(table, promise, model, image_size, image_features, labels)
-        else:
-            known = options.known_bounds(_given(bounds), person, person_rows, reading)
-            promise = asked(known, purpose=purpose, by=by)
-            with opened(table, known, engine) as source:
-                options.warn_of_few(source, promise)
-                with progress_bar(f"training {model or 'a model'} on {table}") as advance:
-                    fitted = fit_table(
-                        source,
-                        known,
-                        promise,
-                        model=model,
-                        target=target,
-                        options=options.settings_from(settings),
-                        progress=advance,
-                        probabilities=probabilities,
-                    )
-        write_or_rescue(partial(save, fitted), output)
-    print_result(fitted, output, promise, as_json=as_json)
+    ready_to_write(output, ".sfumato")
+    asked = partial(options.promise_of, epsilon, delta, unit, relation, ledger, dataset)
+    is_table = bounds is not None and is_in_parts(table, engine)
+    if not is_table and are_images(table):
+        promise = asked(purpose=purpose, by=by)
+        if model not in (None, "linear"):
+            raise InvalidInputError(f"Images need the model linear. Got {model!r}.")
+        size = None if image_size is None else image_size.lower().split("x")
+        if size is not None and (len(size) not in (2, 3) or not all(s.isdigit() for s in size)):
+            raise InvalidInputError(f"'--image-size' must look like 32x32x3. Got {image_size!r}.")
+        images = read_images(table, None if size is None else tuple(map(int, size)))
+        listed: list[Any] | None = None if labels is None else options.names_from(labels)
+        if listed is not None and images.y is not None and images.y.dtype.kind in "iu":
+            if not all(label.lstrip("-").isdigit() for label in listed):
+                raise InvalidInputError(
+                    "The labels of these images are whole numbers: '--labels 0,1'."
+                )
+            listed = [int(label) for label in listed]
+        fitted = fit_images(images, promise, image_features=image_features, labels=listed)
+    else:
+        known = options.known_bounds(bounds, person, person_rows, reading)
+        promise = asked(known, purpose=purpose, by=by)
+        with open_table(table, known, engine) as source:
+            options.warn_of_few(source, promise)
+            with progress_bar(f"training {model or 'a model'} on {table}") as advance:
+                fitted = fit_table(
+                    source,
+                    known,
+                    promise,
+                    model=model,
+                    target=target,
+                    options=options.settings_from(settings),
+                    progress=advance,
+                    probabilities=probabilities,
+                )
+    write_or_rescue(partial(save, fitted), output)
+    options.print_release(fitted, output, promise, as_json=as_json)
 
 
-def _given(bounds: Path | None) -> Path:
-    if bounds is None:
-        raise InvalidInputError("A table needs its confirmed bounds: give '--bounds'.")
-    return bounds
-
-
-def _fit_images(
-    path: Path,
-    promise: PrivacyRequest,
-    model: str | None,
-    size: str | None,
-    features: str,
-    labels: str | None,
-) -> Any:
-    if model not in (None, "linear"):
-        raise InvalidInputError(f"Images need the model linear. Got {model!r}.")
-    images = read_images(path, options.size_from(size))
-    listed: list[Any] | None = None if labels is None else options.names_from(labels)
-    if listed is not None and images.y is not None and images.y.dtype.kind in "iu":
-        if not all(label.lstrip("-").isdigit() for label in listed):
-            raise InvalidInputError("The labels of these images are whole numbers: '--labels 0,1'.")
-        listed = [int(label) for label in listed]
-    return fit_images(images, promise, image_features=features, labels=listed)
-
-
-def print_result(
-    fitted: Any,
-    output: Path,
-    promise: PrivacyRequest,
-    target: PrivacyRequest | None = None,
-    *,
-    as_json: bool,
+def predict(
+    model: options.ModelPath,
+    table: options.TablePath,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Add a column for each label.")
+    ] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.")
+    ] = None,
+    reading: options.Reading = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Print what was released, under which guarantee, and who paid; also for a protected target."""
-    names = () if target is None else ("source", "target")
-    parts = {name: getattr(fitted, f"{name}_guarantee_") for name in names}
+    """Predict the label of every row of a table, or evaluate a released density or curve there.
+
+    Any model file of Sfumato will do. A model that was trained on arrays takes the columns in
+    their order; an image model takes a folder of images or an .npz with X. Predictions cost no
+    budget.
+
+    Example: sfumato predict model.sfumato new.csv -o predictions.csv --keep id
+    """
+    ready_to_write(output, *FORMATS)
+    loaded, new = load(model), Counter[str]()
+    with progress_bar(f"predicting {table}"):
+        if isinstance(loaded, PrivateImageClassifier):
+            found = predict_images(loaded, table, probabilities=probabilities)
+        elif hasattr(loaded, "density") or hasattr(loaded, "curve"):
+            found = query_table(loaded, TableFile(table))
+        else:
+            source = table_for(loaded, table, **options.reading_from(reading))
+            kept = tuple(keep or ())
+            found = predict_table(
+                loaded, source, probabilities=probabilities, keep=kept, new_categories=new
+            )
+    write_table(found, output)
     if as_json:
-        record = {"output": str(output), "class": type(fitted).__name__}
-        record["guarantee"] = fitted.guarantee_.to_dict()
-        printed_json(record | {f"{name}_guarantee": g.to_dict() for name, g in parts.items()})
+        told = {"output": str(output), "rows": len(found), "columns": found.column_names}
+        print_json({**told, "new_categories": dict(new)})
         return
-    print_lines(f"{output}: {type(fitted).__name__}", str(fitted.guarantee_))
-    print_lines(*(f"For a record of the {name}: {each}" for name, each in parts.items()))
-    _print_ledger_line(promise, "this release")
-    if target is not None:
-        _print_ledger_line(target, "the release of the target")
+    print_lines(f"{output}: {len(found)} predictions.")
+    for name, count in new.items():
+        remark(
+            f"{name!r}: {count} of {len(found)} cells contain a category that the bounds do not "
+            "list; they count as missing."
+        )
 
 
-def _print_ledger_line(promise: PrivacyRequest, release: str) -> None:
-    if promise.ledger is None:
-        remark(f"No ledger was given: {release} is not recorded.")
-        return
-    statement = promise.ledger.statement()
-    print_lines(*_delta_note(promise, statement.budget.delta))
-    print_lines(
-        f"Ledger '{promise.ledger.name}': spent {statement.spent:.4g} of epsilon "
-        f"{statement.budget.epsilon:g} at delta {statement.budget.delta:g}."
+def transfer(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="The private table with many labels.")
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET", help="The table with few labels; leave cells without a label empty."
+        ),
+    ],
+    epsilon: options.Epsilon,
+    bounds: options.Bounds,
+    output: ModelOutput,
+    delta: options.Delta = 1e-6,
+    unit: options.DeclaredUnit = None,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    ledger: options.LedgerPath = None,
+    dataset: options.Dataset = None,
+    purpose: options.Purpose = None,
+    by: options.By = None,
+    protect_target: Annotated[
+        bool, typer.Option("--protect-target", help="Protect the records of TARGET as well.")
+    ] = False,
+    target_epsilon: Annotated[
+        float | None, typer.Option(help="The target's own epsilon; by default --epsilon.")
+    ] = None,
+    target_delta: Annotated[
+        float | None, typer.Option(help="The target's own delta; by default --delta.")
+    ] = None,
+    target_ledger: Annotated[
+        str | None,
+        typer.Option(help="The ledger that pays for the target; 'none' to keep no record."),
+    ] = None,
+    target_dataset: Annotated[
+        str | None,
+        typer.Option(help="The data set in that ledger; not needed if there is only one."),
+    ] = None,
+    settings: options.Settings = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train a classifier for a table with few labels, helped by a private table with many.
+
+    The guarantee covers the rows of the source and, with --protect-target, those of the target,
+    by a separate release with its own budget and ledger. Both tables must have the columns of
+    the bounds.
+
+    Example: sfumato transfer hospital.csv clinic.csv --epsilon 1 --bounds bounds.toml -o
+    clinic.sfumato
+    """
+    ready_to_write(output, ".sfumato")
+    known = options.known_bounds(bounds)
+    promise = options.promise_of(
+        epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )
-
-
-def _delta_note(promise: PrivacyRequest, delta: float) -> list[str]:
-    """Return what a release counts as where its delta is not that of the budget."""
-    past = promise.ledger.history()
-    if promise.delta == delta or not past:
-        return []
-    return [
-        f"Epsilon {promise.epsilon:g} at delta {promise.delta:g} counts as {past[-1].epsilon:.3g} "
-        f"at the budget's delta {delta:g}."
-    ]
+    of_target = None
+    if protect_target:
+        if promise.ledger is not None and target_ledger is None:
+            raise InvalidInputError(
+                "'--ledger' pays for the source only: name the one that pays for the target with "
+                "'--target-ledger', or give '--target-ledger none' to keep no record."
+            )
+        if target_dataset is not None and target_ledger in (None, "none"):
+            raise InvalidInputError(
+                "'--target-dataset' names a budget of a ledger: give '--target-ledger' too."
+            )
+        of_target = PrivacyRequest(
+            epsilon if target_epsilon is None else target_epsilon,
+            delta if target_delta is None else target_delta,
+            Unit.RECORD,
+            promise.relation,
+            None
+            if target_ledger in (None, "none")
+            else options.payer(target_ledger, target_dataset),
+        )
+    elif any(x is not None for x in (target_epsilon, target_delta, target_ledger, target_dataset)):
+        raise InvalidInputError("A budget for the target needs '--protect-target': give it too.")
+    with progress_bar(f"transferring from {source} to {target}"):
+        fitted = transfer_table(
+            TableFile(source, known.types(), known.text),
+            TableFile(target, known.types()),
+            known,
+            promise,
+            target_promise=of_target,
+            options=options.settings_from(settings),
+        )
+        write_or_rescue(partial(save, fitted), output)
+    options.print_release(fitted, output, promise, of_target, as_json=as_json)

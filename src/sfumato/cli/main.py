@@ -1,8 +1,7 @@
-"""The command line: a register of commands, one file each, imported when it is called."""
+"""The command line: a register of commands, each of which is imported when it is called."""
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -10,34 +9,32 @@ import typer
 from typer.core import TyperGroup
 
 import sfumato
-from sfumato.cli.exit_codes import allow_replacing, note_parameters, plain_interrupts
+from sfumato.cli.console import allow_replacing, plain_errors
 
 # Name on the command line, and the function or the group of commands that it stands for.
 COMMANDS = {
     "demo": "demo:demo",
     "describe": "describe:describe",
-    "confirm": "confirm:confirm",
-    "plan": "plan:plan",
+    "confirm": "describe:confirm",
+    "plan": "report:plan",
     "fit": "fit:fit",
-    "predict": "predict:predict",
-    "explain": "explain:explain",
+    "predict": "fit:predict",
+    "explain": "report:explain",
     "fabricate": "fabricate:fabricate",
-    "quality": "quality:quality",
-    "guarantee": "guarantee:guarantee",
+    "quality": "fabricate:quality",
+    "guarantee": "report:guarantee",
     "report": "report:report",
     "certificate": "certificate:certificate",
     "verify": "certificate:verify",
     "audit": "audit:audit",
     "reproduce": "reproduce:reproduce",
-    "query": "query:query",
-    "transfer": "transfer:transfer",
-    "doctor": "doctor:doctor",
+    "transfer": "fit:transfer",
+    "doctor": "demo:doctor",
     "budget": "budget:budget_app",
-    "datasets": "datasets:datasets_app",
+    "datasets": "demo:datasets_app",
     "federate": "federate:federate_app",
     "release": "release:release_app",
     "serve": "serve:serve",
-    "ask": "ask:ask",
 }
 
 
@@ -60,27 +57,16 @@ class LateCommands(TyperGroup):
         command = typer.main.get_command(group)
         command.name = cmd_name
         for each in getattr(command, "commands", {"": command}).values():
-            _offer_force(each)
-            each.invoke = partial(_noting, each.invoke)
+            if any("--output" in option.opts for option in each.params):
+                lender = typer.Typer(add_completion=False)
+                lender.command()(_with_force)  # Typer makes the option, whatever its version
+                each.params += typer.main.get_command(lender).params
         return command
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; an interruption ends it with one line."""
-        with plain_interrupts():
+        """Run a command; an error or an interruption ends it with one line."""
+        with plain_errors():
             return super().invoke(ctx)
-
-
-def _noting(invoke: Any, context: Any) -> Any:
-    note_parameters(context.params.values())
-    return invoke(context)
-
-
-def _offer_force(command: Any) -> None:
-    """Add --force to a command that writes a file; `ready_to_write` asks for it."""
-    if any("--output" in each.opts for each in command.params):
-        lender = typer.Typer(add_completion=False)
-        lender.command()(_with_force)  # Typer makes the option, whatever its version
-        command.params += typer.main.get_command(lender).params
 
 
 def _with_force(
@@ -94,7 +80,7 @@ def _with_force(
         ),
     ] = False,
 ) -> None:
-    """Lend --force."""
+    """Lend --force to a command that writes a file."""
 
 
 app = typer.Typer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import tomllib
 import warnings
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.exit_codes import watch
+from sfumato.cli.console import print_json, print_lines, remark, watch
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.ledger import Ledger
@@ -33,17 +34,12 @@ TablePath = Annotated[
         "inside .xlsx, .ods, .sqlite or .duckdb, as in hospital.duckdb:patients.",
     ),
 ]
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model file (.sfumato) of `sfumato fit`.")
+]
 TargetName = Annotated[str | None, typer.Option("--target", help="The column of labels.")]
 Bounds = Annotated[
     Path, typer.Option("--bounds", "-b", help="The confirmed bounds, see `sfumato describe`.")
-]
-ImageSize = Annotated[
-    str | None,
-    typer.Option(
-        "--image-size",
-        metavar="HEIGHTxWIDTH[xCHANNELS]",
-        help="For images: the public size to which each is resized, such as 32x32x3.",
-    ),
 ]
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The budget; smaller hides more.")]
 Delta = Annotated[float, typer.Option("--delta", help="Far below 1 / number of rows.")]
@@ -99,60 +95,70 @@ Engine = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def bounded_table(
-    table: Path,
-    bounds: Path,
-    person: str | None = None,
-    person_rows: int | None = None,
-    reading: list[str] | None = None,
-) -> tuple[TableFile, TableBounds]:
-    """Open a table with the types of its bounds, once these are confirmed."""
-    known = known_bounds(bounds, person, person_rows, reading)
-    return TableFile(table, known.types(), known.text), known
-
-
 def known_bounds(
-    bounds: Path,
+    bounds: Path | None,
     person: str | None = None,
     person_rows: int | None = None,
     reading: list[str] | None = None,
 ) -> TableBounds:
     """Read bounds that are confirmed, with what the command line says besides."""
+    if bounds is None:
+        raise InvalidInputError("A table needs its confirmed bounds: give '--bounds'.")
     known = TableBounds.read(bounds).with_person(person, person_rows)
-    known = written_as(known, reading)
+    if reading:
+        declared = {} if known.text is None else known.text.to_record()
+        text = TextFormat.from_record({**declared, **reading_from(reading)})
+        known = replace(known, text=text)
     known.require_confirmed()
     return known
 
 
-def written_as(known: TableBounds, reading: list[str] | None) -> TableBounds:
-    """Return the bounds with what '--read' says of the text."""
-    if not reading:
-        return known
-    declared = {} if known.text is None else known.text.to_record()
-    text = TextFormat.from_record({**declared, **reading_from(reading)})
-    return replace(known, text=text)
+def _pairs(option: str, pairs: list[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise InvalidInputError(f"'{option}' must have the form NAME=VALUE. Got {pair!r}.")
+        found[name.strip()] = value
+    return found
 
 
 def reading_from(pairs: list[str] | None) -> dict[str, Any]:
     """Read the NAME=VALUE pairs of '--read'; the delimiter may be the word tab."""
     found: dict[str, Any] = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise InvalidInputError(f"'--read' must have the form NAME=VALUE. Got {pair!r}.")
+    for name, value in _pairs("--read", pairs).items():
         value = "\t" if value in ("tab", "\\t") else value
-        found[name.strip()] = value.split("|") if name.strip() == "missing" else value
+        found[name] = value.split("|") if name == "missing" else value
     TextFormat.from_record(found)
     return found
+
+
+def settings_from(pairs: list[str] | None) -> dict[str, Any]:
+    """Read NAME=VALUE pairs; a value is a TOML value, or else a text."""
+    found: dict[str, Any] = {}
+    for name, value in _pairs("--set", pairs).items():
+        found[name] = None if value.strip() == "None" else value.strip()
+        if found[name] is not None:
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                found[name] = tomllib.loads(f"value = {value}")["value"]
+    return found
+
+
+def names_from(text: str) -> list[str]:
+    """Read names with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return what a shell asks: the names that begin as typed."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None:
     """Warn where a table is small for its budget; only where the number of records is public."""
     is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
-    if not is_public or math.isinf(promise.epsilon):
-        return
-    if isinstance(source, Partitions):  # the fit counts them, and warns
-        return
+    if not is_public or math.isinf(promise.epsilon) or isinstance(source, Partitions):
+        return  # of parts, the fit counts the records, and warns
     n_rows = source.count_rows()
     if n_rows * promise.epsilon < FEW:
         warnings.warn(
@@ -174,7 +180,7 @@ def promise_of(
     purpose: str | None = None,
     by: str | None = None,
 ) -> PrivacyRequest:
-    """Gather what is asked of a release; the unit, where nobody says it, is that of the bounds."""
+    """Return what is asked of a release; the unit, where nobody says it, is that of the bounds."""
     if unit is None:
         unit = Unit.RECORD if known is None or known.person is None else Unit.PERSON
     if ledger is None and (purpose or by):
@@ -208,45 +214,39 @@ def payer(ledger: str, dataset: str | None) -> Any:
     return opened.dataset(names[0])
 
 
-def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """Return what a shell asks: the names that begin as typed."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
-
-    return complete
-
-
-def names_from(text: str) -> list[str]:
-    """Read names with commas between."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def size_from(text: str | None) -> tuple[int, ...] | None:
-    """Read a size such as 32x32x3."""
-    if text is None:
-        return None
-    sizes = text.lower().split("x")
-    if len(sizes) not in (2, 3) or not all(size.isdigit() for size in sizes):
-        raise InvalidInputError(f"'--image-size' must look like 32x32x3. Got {text!r}.")
-    return tuple(int(size) for size in sizes)
-
-
-def settings_from(pairs: list[str] | None) -> dict[str, Any]:
-    """Read NAME=VALUE pairs; a value is a TOML value, or else a text."""
-    found = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise InvalidInputError(f"'--set' must have the form NAME=VALUE. Got {pair!r}.")
-        found[name.strip()] = _value(value.strip())
-    return found
-
-
-def _value(text: str) -> Any:
-    if text == "None":
-        return None
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def print_release(
+    fitted: Any,
+    output: Path,
+    promise: PrivacyRequest,
+    target: PrivacyRequest | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print what was released, under which guarantee, and who paid; also for a protected target."""
+    names = () if target is None else ("source", "target")
+    parts = {name: getattr(fitted, f"{name}_guarantee_") for name in names}
+    if as_json:
+        record = {"output": str(output), "class": type(fitted).__name__}
+        record["guarantee"] = fitted.guarantee_.to_dict()
+        print_json(record | {f"{name}_guarantee": g.to_dict() for name, g in parts.items()})
+        return
+    print_lines(f"{output}: {type(fitted).__name__}", str(fitted.guarantee_))
+    print_lines(*(f"For a record of the {name}: {each}" for name, each in parts.items()))
+    releases = {"this release": promise, "the release of the target": target}
+    for release, paid in releases.items():
+        if paid is None:
+            continue
+        if paid.ledger is None:
+            remark(f"No ledger was given: {release} is not recorded.")
+            continue
+        statement, past = paid.ledger.statement(), paid.ledger.history()
+        budget = statement.budget
+        if paid.delta != budget.delta and past:
+            print_lines(
+                f"Epsilon {paid.epsilon:g} at delta {paid.delta:g} counts as "
+                f"{past[-1].epsilon:.3g} at the budget's delta {budget.delta:g}."
+            )
+        print_lines(
+            f"Ledger '{paid.ledger.name}': spent {statement.spent:.4g} of epsilon "
+            f"{budget.epsilon:g} at delta {budget.delta:g}."
+        )

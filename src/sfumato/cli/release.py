@@ -6,21 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sfumato.cli import options
-from sfumato.cli.console import (
-    print_lines,
-    progress_bar,
-    ready_to_write,
-    write_or_rescue,
-)
-from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.fit import print_result
-from sfumato.cli.jobs.partitioned import opened
-from sfumato.cli.jobs.publishing import grid_table, offered_functions, release_table
+from sfumato.cli.console import print_lines, progress_bar, ready_to_write, write_or_rescue
+from sfumato.cli.jobs.pipeline import open_table
+from sfumato.cli.jobs.publishing import grid_table, release_table
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import save
@@ -76,75 +69,51 @@ def _command(function: str, text: str) -> Callable[..., None]:
         engine: options.Engine = None,
         as_json: options.Json = False,
     ) -> None:
-        with plain_errors():
-            ready_to_write(output, ".sfumato")
-            if grid is not None:
-                ready_to_write(grid, *FORMATS)
-            if picture is not None:
-                _ready_to_draw(picture)
-            known = options.known_bounds(bounds, person, person_rows)
-            promise = options.promise_of(
-                epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
+        ready_to_write(output, ".sfumato")
+        ready_to_write(grid, *FORMATS)
+        ready_to_write(picture, ".png", ".svg", ".pdf")
+        if picture is not None and find_spec("matplotlib") is None:
+            raise InvalidInputError("A picture needs matplotlib: pip install 'sfumato[plot]'.")
+        known = options.known_bounds(bounds, person, person_rows)
+        promise = options.promise_of(
+            epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
+        )
+        with (
+            open_table(table, known, engine) as source,
+            progress_bar(f"releasing the {function} of {table}") as advance,
+        ):
+            released = release_table(
+                source,
+                known,
+                promise,
+                function=function,
+                columns=options.names_from(columns),
+                options=options.settings_from(settings),
+                progress=advance,
             )
-            with (
-                opened(table, known, engine) as source,
-                progress_bar(f"releasing the {function} of {table}") as advance,
-            ):
-                released = release_table(
-                    source,
-                    known,
-                    promise,
-                    function=function,
-                    columns=options.names_from(columns),
-                    options=options.settings_from(settings),
-                    progress=advance,
-                )
-                write_or_rescue(partial(save, released), output)
-                beside = _written_beside(released, grid, grid_size, picture)
-        print_result(released, output, promise, as_json=as_json)
+            write_or_rescue(partial(save, released), output)
+        record = {"class": type(released).__name__, "guarantee": released.guarantee_.to_dict()}
+        lines = []
+        if grid is not None:
+            write_table(grid_table(released, grid_size), grid, record)
+            lines.append(f"Its values on a grid: {grid}")
+        if picture is not None:
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.figure import Figure
+
+            figure = Figure(figsize=(8, 4.5), layout="constrained")
+            FigureCanvasAgg(figure)
+            released.plot(ax=figure.subplots())
+            with atomic_write(picture) as file:
+                figure.savefig(file, format=picture.suffix.lstrip(".").lower())
+            lines.append(f"Its picture: {picture}")
+        options.print_release(released, output, promise, as_json=as_json)
         if not as_json:
-            print_lines(*beside)
+            print_lines(*lines)
 
     release.__doc__ = text
     return release
 
 
-def _written_beside(
-    released: Any, grid: Path | None, grid_size: int, picture: Path | None
-) -> list[str]:
-    """Write the values on a grid and the picture that were asked for; return a line on each."""
-    lines = []
-    if grid is not None:
-        write_table(grid_table(released, grid_size), grid, _record(released))
-        lines.append(f"Its values on a grid: {grid}")
-    if picture is not None:
-        _draw(released, picture)
-        lines.append(f"Its picture: {picture}")
-    return lines
-
-
-def _ready_to_draw(picture: Path) -> None:
-    ready_to_write(picture, ".png", ".svg", ".pdf")
-    if find_spec("matplotlib") is None:
-        raise InvalidInputError("A picture needs matplotlib: pip install 'sfumato[plot]'.")
-
-
-def _draw(released: Any, picture: Path) -> None:
-    """Write the picture of a released function to a file, by the ending of its name."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    released.plot(ax=figure.subplots())
-    with atomic_write(picture) as file:
-        figure.savefig(file, format=picture.suffix.lstrip(".").lower())
-
-
-def _record(released: Any) -> dict[str, Any]:
-    return {"class": type(released).__name__, "guarantee": released.guarantee_.to_dict()}
-
-
-for _name, _text in (("density", DENSITY), ("curve", CURVE)):
-    if _name in offered_functions():
-        release_app.command(_name)(_command(_name, _text))
+release_app.command("density")(_command("density", DENSITY))
+release_app.command("curve")(_command("curve", CURVE))

@@ -1,27 +1,226 @@
-"""``sfumato report``: the page that is handed to a privacy officer."""
+"""``sfumato guarantee``, ``explain``, ``plan`` and ``report``: what is promised, said in words."""
 
 from __future__ import annotations
 
+import inspect
+import io
 import json
+import math
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from sklearn.base import clone
 
+import sfumato
 from sfumato.cli import options
-from sfumato.cli.console import print_lines, printed_json, progress_bar, ready_to_write
-from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.guarantee import promised_by
-from sfumato.cli.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
+from sfumato.cli.console import (
+    print_json,
+    print_lines,
+    print_table,
+    progress_bar,
+    ready_to_write,
+    remark,
+)
 from sfumato.cli.jobs.pipeline import table_for
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.saving import load
-from sfumato.privacy.guarantee import Guarantee
-from sfumato.report import Audit, LedgerExtract, Report, Result, SignatureBlock
+from sfumato.models.additive import plot_explanation
+from sfumato.models.saving import load, open_stored
+from sfumato.privacy.attacker import FALSE_ALARMS, percent
+from sfumato.privacy.guarantee import Guarantee, Relation
+from sfumato.report import (
+    Audit,
+    LedgerExtract,
+    Marginal,
+    Report,
+    Result,
+    SignatureBlock,
+    epsilon_needed,
+    plan as make_plan,
+    rows_needed,
+)
+from sfumato.report.words import event_rows, loss_facts
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.files import FORMATS, TableFile
+from sfumato.tables.files import FORMATS, TableFile, metadata_beside, read_note
 from sfumato.tables.schema import TableBounds
+
+PICTURES = (".png", ".svg", ".pdf")
+BUDGETS = (0.3, 1.0, 3.0, 10.0)  # of the curve in a sensitive report
+BINS = 20
+
+
+def guarantee(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A model (.sfumato), or a fabricated table.")
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Print what a model or a fabricated table guarantees; no array is loaded.
+
+    Example: sfumato guarantee model.sfumato
+    """
+    found = promised_by(file)
+    if as_json:
+        print_json(found)
+        return
+    promised = Guarantee.from_dict(found["guarantee"])
+    print_lines(f"{file}: {found['class']}", str(promised))
+    for name, value in loss_facts(promised):  # other figures are in the sentence
+        print_lines(f"  {name[0].lower()}{name[1:]}: {value}")
+    for kind, parameters, times in event_rows(promised):
+        print_lines(f"  released: {kind}, {parameters}, {times} x")
+    print_lines(f"  public: {'; '.join(promised.public) or 'nothing is recorded'}")
+    print_lines(f"  proof: {found['proof'] or 'no sheet is known'}")
+
+
+def promised_by(file: Path) -> dict[str, Any]:
+    """Return class, guarantee, proof sheet and, for a model of a table, its columns."""
+    if not file.is_file():
+        raise InvalidInputError(f"There is no file '{file}'.")
+    if file.suffix.lower() in FORMATS:
+        beside = metadata_beside(file)
+        try:
+            stored: Any = read_note(beside) if beside.is_file() else TableFile(file).metadata()
+            record = {"class": stored["class"], "guarantee": stored["guarantee"]}
+        except (TypeError, KeyError):
+            raise InvalidInputError(
+                f"'{file}' contains no guarantee: it is an ordinary table, or was rewritten "
+                "afterwards."
+            ) from None
+    else:
+        with open_stored(file) as members:
+            header = members.header()
+        table = (header["model"]["parameters"].get("bounds") or {}).get("table")
+        columns = None if table is None else table["dict"]["columns"]["dict"]
+        record = {
+            "class": header["model"]["class"],
+            "sfumato_version": header["sfumato_version"],
+            "guarantee": header["guarantee"],
+            "columns": None
+            if columns is None
+            else [name for name, each in columns.items() if "left_out" not in each["dict"]],
+        }
+    if record["guarantee"] is None:
+        raise InvalidInputError(f"'{file}' states no guarantee: it is not private.")
+    try:  # it is built again: the sentence in a file is not believed
+        promised = Guarantee.from_dict(record["guarantee"])
+    except InvalidInputError:
+        raise InvalidInputError(f"The guarantee in '{file}' cannot be read.") from None
+    about = inspect.getdoc(getattr(sfumato, record["class"], None)) or ""
+    sheet = re.search(r"docs/guarantees/[\w-]+\.md", about)
+    record |= {"guarantee": promised.to_dict(), "attacker": promised.attacker.to_dict()}
+    return {**record, "proof": sheet[0] if sheet else None}
+
+
+def explain(
+    model: options.ModelPath,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A picture (.png, .svg, .pdf) or .json to write."),
+    ] = None,
+    coverage: Annotated[
+        float, typer.Option(help="Probability that a band covers its curve without noise.")
+    ] = 0.95,
+    as_json: options.Json = False,
+) -> None:
+    """Show what an additive model has learned: each column's curve, band and importance.
+
+    Only released numbers are read, so this costs no budget.
+
+    Example: sfumato explain model.sfumato -o curves.png
+    """
+    ready_to_write(output, *PICTURES, ".json")
+    loaded = load(model)
+    if not hasattr(loaded, "explain"):
+        raise InvalidInputError(
+            f"'{model}' holds a {type(loaded).__name__}, which has no curves to explain. Use the "
+            "model additive or additive-regressor."
+        )
+    found = loaded.explain(coverage)
+    if output is not None:
+        content = io.BytesIO((json.dumps(found.to_dict(), indent=2) + "\n").encode())
+        if output.suffix.lower() != ".json":
+            try:
+                figure = plot_explanation(found)
+            except ImportError:
+                raise InvalidInputError(
+                    "Pictures need matplotlib: pip install 'sfumato[plot]'. The table and JSON do "
+                    "not."
+                ) from None
+            content = io.BytesIO()
+            figure.savefig(content, format=output.suffix[1:].lower())
+        with atomic_write(output) as file:
+            file.write(content.getvalue())
+        remark(f"{output}: written.")
+    if as_json:
+        print_json(found.to_dict())
+        return
+    print_lines(f"{model}: what each column adds to {' and '.join(found.scores)}.")
+    titles = ("column", "importance", "from", "to", "band (half width)")
+    rows = [(name, *(f"{each:.3g}" for each in rest)) for name, *rest in found.summary()]
+    print_table(titles, rows)
+    print_lines(found.note)
+
+
+def plan(
+    rows: Annotated[int, typer.Option(help="Number of records, or a public guess.", min=2)],
+    epsilon: options.Epsilon,
+    bounds: Annotated[
+        Path | None, typer.Option("--bounds", "-b", help="Bounds, for the ranges of columns.")
+    ] = None,
+    columns: Annotated[
+        int, typer.Option(help="Number of columns of numbers, if no bounds are given.", min=1)
+    ] = 1,
+    error: Annotated[
+        float | None,
+        typer.Option(
+            help="Also show the records, or the epsilon, for this error of a column's mean, as a "
+            "share of its range.",
+        ),
+    ] = None,
+    delta: options.Delta = 1e-6,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    as_json: options.Json = False,
+) -> None:
+    """Show what a budget costs and how much noise it means; no record is read.
+
+    Example: sfumato plan --rows 5000 --bounds bounds.toml --epsilon 1
+    """
+    ranges = {}  # of the columns of numbers; those of dates are days
+    for column in () if bounds is None else TableBounds.read(bounds).used:
+        if isinstance(column.lower, int | float) and isinstance(column.upper, int | float):
+            ranges[column.name] = float(column.lower), float(column.upper)
+    n_columns = len(ranges) or columns
+    promise: dict[str, Any] = {"delta": delta, "relation": str(relation)}
+    found = make_plan(rows, n_columns, epsilon=epsilon, ranges=ranges, **promise)
+    needed = {}
+    if error is not None:
+        needed = {
+            "rows": rows_needed(error, n_columns, epsilon=epsilon, **promise),
+            "epsilon": epsilon_needed(error, rows, n_columns, **promise),
+        }
+    if as_json:
+        print_json(found.to_dict() | {"needed": needed})
+        return
+    lines = [
+        ["best attacker, from even odds", f"right at most {percent(found.guesses_right)}"],
+        [f"at {percent(FALSE_ALARMS)} false alarms", f"finds at most {percent(found.finds)}"],
+        ["noise of a sum that one record changes by 1", f"± {found.noise_multiplier:.4g}"],
+        ["noise of each count of a histogram", f"± {found.count_noise:.4g}"],
+        ["noise of a column's mean, of its range", f"± {found.mean_noise:.3g}"],
+        *([f"noise of the mean of {n}", f"± {v:.3g}"] for n, v in found.column_noise.items()),
+    ]
+    print_table(("figure", "value"), lines)
+    print_lines("Each is one standard deviation, if the budget is spent on that release alone.")
+    if needed:
+        print_lines(
+            f"An error of {error:g} of the range needs {needed['rows']} records at epsilon "
+            f"{epsilon:g}, or epsilon {needed['epsilon']:.3g} with {rows} records."
+        )
 
 
 def report(
@@ -66,118 +265,140 @@ def report(
 
     Example: sfumato report model.sfumato private.parquet --ledger budget.db -o report.html
     """
-    with plain_errors():
-        ready_to_write(output, ".html", ".json")
-        if not sensitive and any((audit, test, train)):
-            raise InvalidInputError(
-                "'--audit', '--test' and '--train' put figures of raw rows into the report: add "
-                "'--sensitive' if only people who may see them will get it."
-            )
-        found = _report(files, title, test=test, train=train)
-        found["ledger"] = _extract(ledger, dataset)
-        found["audit"] = None if audit is None else Audit.from_dict(_json(audit))
-        found["office"] = SignatureBlock(controller, by, confirmed_by, retention, records)
-        Report(**found, sensitive_metrics=True).write(output)
-    if as_json:
-        printed_json(
-            {"output": str(output), "sensitive": sensitive, "files": list(map(str, files))}
+    ready_to_write(output, ".html", ".json")
+    if not sensitive and any((audit, test, train)):
+        raise InvalidInputError(
+            "'--audit', '--test' and '--train' put figures of raw rows into the report: add "
+            "'--sensitive' if only people who may see them will get it."
         )
+    parts: dict[str, Any] = {"title": title, "results": [], "ceiling": {}, "curve": {}}
+    shown: list[Marginal] = []
+    for file in files:
+        known, metrics, explained, declared = promised_by(file), {}, None, {}
+        if file.suffix.lower() in FORMATS:
+            shown += [] if train is None else marginals(TableFile(train), TableFile(file))
+        else:
+            model = load(file)
+            explained = model.explain() if hasattr(model, "explain") else None
+            declared = _declared(getattr(model, "bounds", None))
+            if test is not None and hasattr(model, "predict"):
+                rows = table_for(model, test)
+                if train is not None and not parts["curve"]:  # of the first model
+                    with progress_bar("training at other budgets", len(BUDGETS) + 1) as advance:
+                        curve, best = budget_curve(model, table_for(model, train), rows, advance)
+                    parts["curve"] = {"accuracy": list(curve.items())}
+                    parts["ceiling"] = {"accuracy": best}
+                metrics = {"accuracy": accuracy(model, *_rows(model, rows))}
+        promised = Guarantee.from_dict(known["guarantee"])
+        notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
+        parts["results"].append(
+            Result(file.stem, promised, metrics, notes, explained, file.name, declared)
+        )
+    parts["marginals"] = tuple(shown)
+    if ledger is not None:
+        parts["ledger"] = LedgerExtract.of(options.payer(ledger, dataset))
+    if audit is not None:
+        try:
+            parts["audit"] = Audit.from_dict(json.loads(audit.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InvalidInputError(f"There is no file '{audit}'.") from None
+        except ValueError:
+            raise InvalidInputError(f"'{audit}' is not JSON.") from None
+    parts["office"] = SignatureBlock(controller, by, confirmed_by, retention, records)
+    Report(**parts, sensitive_metrics=True).write(output)
+    if as_json:
+        print_json({"output": str(output), "sensitive": sensitive, "files": list(map(str, files))})
     else:
         print_lines(f"{output}: report on {', '.join(map(str, files))}.")
         if sensitive:
             print_lines("It contains figures from raw rows and is not for release.")
 
 
-def _report(
-    files: list[Path], title: str, *, test: Path | None, train: Path | None
-) -> dict[str, Any]:
-    """Gather the results, and what is measured on raw rows where those were given."""
-    parts: dict[str, Any] = {"title": title, "results": [], "ceiling": {}, "curve": {}}
-    shown: list[Any] = []
-    for file in files:
-        known = promised_by(file)
-        metrics = {}
-        if file.suffix.lower() in FORMATS:
-            if train is not None:
-                shown += marginals(TableFile(train), TableFile(file))
-        elif test is not None:
-            metrics = _measured(file, test, train, parts)
-        promised = Guarantee.from_dict(known["guarantee"])
-        notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
-        explained, declared = _explained(file), _declared(file)
-        parts["results"].append(
-            Result(file.stem, promised, metrics, notes, explained, file.name, declared)
-        )
-    return {**parts, "marginals": tuple(shown)}
-
-
-def _declared(file: Path) -> dict[str, str]:
+def _declared(bounds: Any) -> dict[str, str]:
     """Return what a model knows of its columns, with values."""
-    bounds = None if file.suffix.lower() in FORMATS else getattr(load(file), "bounds", None)
-    if isinstance(bounds, TableBounds):
-        columns = {each.name: each.to_record() for each in bounds.used}
-        if bounds.target is not None:
-            columns[bounds.target.name] = bounds.target.to_record()
-        return {name: _in_words(record) for name, record in columns.items()}
     if isinstance(bounds, Bounds):
         known = {name: getattr(bounds, name) for name in ("norm", "lower", "upper", "labels")}
         return {name: _short(value) for name, value in known.items() if value is not None}
-    return {}
-
-
-def _in_words(record: dict[str, Any]) -> str:
-    hidden = ("name", "type", "column")
-    kept = {k: v for k, v in record.items() if k not in hidden and v is not None and v is not False}
-    words = [
-        key if value is True else f"{key} {_short(value)}"
-        for key, value in kept.items()
-        if key not in ("lower", "upper", "missing")
-    ]
-    if kept.get("missing"):
-        words.append("may be missing")
-    if "lower" in kept and "upper" in kept:  # a bound of 0 is a bound
-        words.insert(0, f"{_short(kept['lower'])} to {_short(kept['upper'])}")
-    return "; ".join(words) or "as typed"
+    if not isinstance(bounds, TableBounds):
+        return {}
+    found = {}
+    facts: list[Any] = [*bounds.used, *([] if bounds.target is None else [bounds.target])]
+    for each in facts:
+        record = each.to_record()
+        hidden = ("name", "type", "column", "lower", "upper", "missing")
+        kept = {key: value for key, value in record.items() if key not in hidden}
+        words = [k if v is True else f"{k} {_short(v)}" for k, v in kept.items() if v is not False]
+        if "lower" in record and "upper" in record:  # a bound of 0 is a bound
+            words.insert(0, f"{_short(record['lower'])} to {_short(record['upper'])}")
+        words += ["may be missing"] if record.get("missing") else []
+        found[each.name] = "; ".join(words) or "as typed"
+    return found
 
 
 def _short(value: Any) -> str:
-    values = value if isinstance(value, str) else np.asarray(value).ravel().tolist()
-    if isinstance(values, str):
-        return values
+    if isinstance(value, str):
+        return value
+    values = np.asarray(value).ravel().tolist()
     shown = ", ".join(f"{v:.10g}" if isinstance(v, float) else str(v) for v in values[:8])
     return shown if len(values) <= 8 else f"{shown}, ... ({len(values)} in all)"
 
 
-def _explained(file: Path) -> Any:
-    """Return what a model says about its columns, where it says anything."""
-    if file.suffix.lower() in FORMATS:
-        return None
-    model = load(file)
-    return model.explain() if hasattr(model, "explain") else None
+# Figures measured on raw rows, for the sensitive part of a report. None of them is private.
 
 
-def _measured(
-    file: Path, test: Path, train: Path | None, parts: dict[str, Any]
-) -> dict[str, float]:
-    model = load(file)
-    if not hasattr(model, "predict"):
-        return {}
-    rows = table_for(model, test)
-    if train is not None and not parts["curve"]:  # of the first model
-        with progress_bar("training at other budgets", len(BUDGETS) + 1) as advance:
-            curve, ceiling = budget_curve(model, table_for(model, train), rows, advance)
-        parts["curve"], parts["ceiling"] = {"accuracy": list(curve.items())}, {"accuracy": ceiling}
-    return {"accuracy": accuracy(model, rows)}
+def accuracy(model: Any, rows: Any, labels: Any) -> float:
+    """Return the share of rows whose label the model predicts."""
+    return float(np.mean(model.predict(rows) == labels))
 
 
-def _extract(ledger: str | None, dataset: str | None) -> LedgerExtract | None:
-    return None if ledger is None else LedgerExtract.of(options.payer(ledger, dataset))
+def budget_curve(
+    model: Any, train: TableFile, test: TableFile, progress: Callable[[int], None] | None = None
+) -> tuple[dict[float, float], float]:
+    """Return the accuracy of such a model at several budgets, and without privacy.
+
+    The models are fitted anew, charged to no ledger, and thrown away: the figures are for the
+    owner of the rows.
+    """
+    learned, measured, found = _rows(model, train), _rows(model, test), {}
+    for epsilon in (*BUDGETS, math.inf):
+        again = clone(model).set_params(epsilon=epsilon, ledger=None).fit(*learned)
+        found[epsilon] = accuracy(again, *measured)
+        if progress is not None:
+            progress(1)
+    ceiling = found.pop(math.inf)
+    return found, ceiling
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInputError(f"There is no file '{path}'.") from None
-    except ValueError:
-        raise InvalidInputError(f"'{path}' is not JSON.") from None
+def _rows(model: Any, source: TableFile) -> tuple[Any, Any]:
+    bounds = getattr(model, "bounds", None)
+    if not isinstance(bounds, TableBounds) or bounds.target is None:
+        raise InvalidInputError(
+            "Only a model that was trained on a table with a target can be measured on a table."
+        )
+    source.require([bounds.target.name])
+    table = source.read(list(bounds.types()))
+    return table, bounds.target.values(table[bounds.target.name])
+
+
+def marginals(real: TableFile, fabricated: TableFile) -> tuple[Marginal, ...]:
+    """Return the shares of values of each column that both tables have."""
+    common = [name for name in fabricated.columns if name in real.columns]
+    if not common:
+        raise InvalidInputError("The real and the fabricated table have no column in common.")
+    rows, made, found = real.read(common), fabricated.read(common), []
+    for name in common:
+        both = np.asarray(rows[name]), np.asarray(made[name])
+        if both[1].dtype.kind in "iuf" and len(np.unique(both[1])) > BINS:
+            low, high = float(both[1].min()), float(both[1].max())
+            edges = np.linspace(low, high, BINS + 1)
+            labels = [f"{edge:.3g}" for edge in edges[:-1]]
+            finite = [column[np.isfinite(column.astype(float))] for column in both]
+            counts = [np.histogram(np.clip(column, low, high), edges)[0] for column in finite]
+        else:
+            known = {value for value in both[0].tolist() if value is not None}
+            values = sorted(set(both[1].tolist()) | known, key=str)
+            labels = [str(value) for value in values]
+            counts = [np.array([np.count_nonzero(c == value) for value in values]) for c in both]
+        shares = [tuple((each / max(each.sum(), 1)).tolist()) for each in counts]
+        found.append(Marginal(name, tuple(labels), *shares))
+    return tuple(found)

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from sfumato.cli.console import console_table, print_lines, printed_json, remark
-from sfumato.cli.exit_codes import expect, plain_errors
+from sfumato.cli.console import expect, print_json, print_lines, print_table, remark
 from sfumato.cli.options import Json, completing
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import (
@@ -62,26 +61,25 @@ def reproduce(
 
     Example: sfumato reproduce kahm --table 5 --quick
     """
-    with plain_errors():
-        if paper is None or listed:
-            _list(paper or ALL, as_json=as_json)
-            return
-        entries = _chosen(paper, table, figure)
-        for entry in entries:
-            _refuse_to_replace(result_file(entry, output))
-        setting = Setting(quick, _repetitions(runs, quick), device=device, n_jobs=jobs)
-        found = []
-        for entry in entries:
-            with _progress(entry) as tell:
-                done = run_entry(entry, replace(setting, tell=tell))
-                files = keep(done, output)
-            found.append(done)
-            if not as_json:
-                _show(done, files)
-        if as_json:
-            printed_json([_shown(each) for each in found])
-        if not can_draw():
-            remark(NO_PICTURE)
+    if paper is None or listed:
+        _list(paper or ALL, as_json=as_json)
+        return
+    entries = _chosen(paper, table, figure)
+    for entry in entries:
+        _refuse_to_replace(result_file(entry, output))
+    setting = Setting(quick, _repetitions(runs, quick), device=device, n_jobs=jobs)
+    found = []
+    for entry in entries:
+        with _progress(entry) as tell:
+            done = run_entry(entry, replace(setting, tell=tell))
+            files = keep(done, output)
+        found.append(done)
+        if not as_json:
+            _show(done, files)
+    if as_json:
+        print_json([_shown(each) for each in found])
+    if not can_draw():
+        remark(NO_PICTURE)
 
 
 def _refuse_to_replace(file: Path) -> None:
@@ -110,13 +108,13 @@ def _list(paper: str, *, as_json: bool) -> None:
             {k: getattr(e, k) for k in ("paper", "name", "title", "data", "minutes", "broken")}
             for e in entries
         ]
-        printed_json({"entries": there, "cannot be run": [vars(each) for each in lacking]})
+        print_json({"entries": there, "cannot be run": [vars(each) for each in lacking]})
         return
     rows = [[e.paper, e.name, f"{e.title}. Data: {e.data}. Minutes: {e.minutes}."] for e in entries]
-    console_table(["paper", "entry", "what"], rows)
+    print_table(["paper", "entry", "what"], rows)
     if lacking:
         rows = [[each.paper, each.name, f"{each.why}; {each.nearest}"] for each in lacking]
-        console_table(["paper", "cannot be run", "why, and the nearest public data"], rows)
+        print_table(["paper", "cannot be run", "why, and the nearest public data"], rows)
 
 
 @contextmanager
@@ -142,7 +140,7 @@ def _show(found: Reproduction, files: list[Path]) -> None:
     print_lines(f"{entry.paper}, {entry.name}: {entry.title}")
     rows = outcome.comparisons
     if rows and Console().is_terminal:
-        console_table(
+        print_table(
             ["", "printed", "paper mode", "strict mode", "unit"],
             [[r.what, *(_number(v) for v in (r.printed, r.paper, r.strict)), r.unit] for r in rows],
         )

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.console import print_lines
-from sfumato.cli.exit_codes import plain_errors
 from sfumato.exceptions import InvalidInputError
 
 NEEDED = ("cryptography", "fastapi", "jinja2", "multipart", "uvicorn")
@@ -58,40 +57,39 @@ def serve(
 
     Example: sfumato serve tables/ --state office/
     """
-    with plain_errors():
-        _require_packages()
-        from sfumato.service.serving import PARTS, first_link, serve_parts
-        from sfumato.service.settings import Settings
+    _require_packages()
+    from sfumato.service.serving import PARTS, first_link, serve_parts
+    from sfumato.service.settings import Settings
 
-        if part not in ("", *PARTS):
-            raise InvalidInputError("'--part' must be 'web' or 'workers'.")
-        if (certificate is None) != (key is None):
-            raise InvalidInputError("TLS needs '--certificate' and '--key'.")
-        settings = Settings(
-            state=state.resolve(),
-            data=data.resolve(),
-            database=database,
-            workers=workers,
-            memory=memory,
-            seconds=seconds,
-            show_every=show_every,
-            databases=None if databases is None else str(databases.resolve()),
-            secure_cookies=behind_proxy or certificate is not None,
-        ).prepared()
-        address = f"{'http' if certificate is None else 'https'}://{host}:{port}"
-        if heads is not None:
-            _refuse_older_ledger(settings.ledger_address, heads)
-        link = None if part == "workers" else first_link(settings, address)
-        print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
-        if link is not None:
-            print_lines(f"Sign-in link of the first officer, valid once and for an hour: {link}")
-        options = {
-            "host": host,
-            "port": port,
-            "certificate": None if certificate is None else str(certificate),
-            "key": None if key is None else str(key),
-        }
-        serve_parts(settings, options, (part,) if part else PARTS)
+    if part not in ("", *PARTS):
+        raise InvalidInputError("'--part' must be 'web' or 'workers'.")
+    if (certificate is None) != (key is None):
+        raise InvalidInputError("TLS needs '--certificate' and '--key'.")
+    settings = Settings(
+        state=state.resolve(),
+        data=data.resolve(),
+        database=database,
+        workers=workers,
+        memory=memory,
+        seconds=seconds,
+        show_every=show_every,
+        databases=None if databases is None else str(databases.resolve()),
+        secure_cookies=behind_proxy or certificate is not None,
+    ).prepared()
+    address = f"{'http' if certificate is None else 'https'}://{host}:{port}"
+    if heads is not None:
+        _refuse_older_ledger(settings.ledger_address, heads)
+    link = None if part == "workers" else first_link(settings, address)
+    print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
+    if link is not None:
+        print_lines(f"Sign-in link of the first officer, valid once and for an hour: {link}")
+    options = {
+        "host": host,
+        "port": port,
+        "certificate": None if certificate is None else str(certificate),
+        "key": None if key is None else str(key),
+    }
+    serve_parts(settings, options, (part,) if part else PARTS)
 
 
 def _refuse_older_ledger(address: str, statement: Path) -> None:

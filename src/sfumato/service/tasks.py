@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import sfumato
 from sfumato.cli.jobs.dummies import dummy_table
 from sfumato.cli.jobs.pipeline import (
     MODELS,
@@ -22,7 +23,6 @@ from sfumato.cli.jobs.pipeline import (
     fabricate_table,
     fit_table,
     make_model,
-    public_class,
 )
 from sfumato.cli.jobs.publishing import FUNCTIONS, grid_table, release_table
 from sfumato.exceptions import InvalidInputError, SfumatoError
@@ -100,7 +100,7 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings_of(estimator: str) -> set[str]:
     """Return the settings of an estimator that an analyst may choose."""
-    return set(public_class(estimator)().get_params(deep=False)) - CLOSED
+    return set(getattr(sfumato, estimator)().get_params(deep=False)) - CLOSED
 
 
 def _check_value(name: str, value: Any, depth: int) -> None:
@@ -229,8 +229,8 @@ def _fitted(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, tas
 def _searched(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
     bounds.require_confirmed()
     plain = PrivacyRequest(promise.epsilon, promise.delta, promise.unit, promise.relation)
-    model = make_model(public_class(task["estimator"]), plain, bounds, task["parameters"])
-    search = public_class("PrivateSearchCV")(
+    model = make_model(getattr(sfumato, task["estimator"]), plain, bounds, task["parameters"])
+    search = sfumato.PrivateSearchCV(
         model,
         task["grid"],
         epsilon=promise.epsilon,
@@ -256,7 +256,7 @@ def _fabricated(
 
 def _moments(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
     bounds.require_confirmed()
-    model = make_model(public_class(task["estimator"]), promise, bounds, task["parameters"])
+    model = make_model(getattr(sfumato, task["estimator"]), promise, bounds, task["parameters"])
     return model.fit(_rows(source, bounds, promise))
 
 

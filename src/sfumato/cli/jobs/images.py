@@ -27,14 +27,7 @@ BRIGHTEST = 255
 
 @dataclass(frozen=True)
 class Images:
-    """Images as rows of pixels from 0 to 255, and what is public about them.
-
-    rows (n, height * width * channels): The pixels.
-    shape: Height, width and channels.
-    names: Of the files, or the places in an array.
-    y (n,): Labels, if there are any.
-    labels: The names of the subfolders.
-    """
+    """Images as rows of pixels from 0 to 255, names and labels; those of subfolders are public."""
 
     rows: NDArray[Any] = field(repr=False)
     shape: tuple[int, ...]
@@ -46,11 +39,6 @@ class Images:
 def are_images(path: Path) -> bool:
     """Return whether a path is a folder, or a file of arrays."""
     return path.is_dir() or path.suffix == ".npz"
-
-
-def read_images(path: Path, shape: Sequence[int] | None = None) -> Images:
-    """Read a folder of images, or an ``.npz`` with X and perhaps y."""
-    return _from_folder(path, shape) if path.is_dir() else _from_arrays(path, shape)
 
 
 def fit_images(
@@ -98,11 +86,38 @@ def predict_images(
     return arrow().table({name: arrow().array(list(values)) for name, values in found.items()})
 
 
-# Folders ------------------------------------------------------------------------------------
+def read_images(path: Path, shape: Sequence[int] | None = None) -> Images:
+    """Read a folder of images, or an ``.npz`` with X and perhaps y."""
+    if path.is_dir():
+        return _from_folder(path, shape)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            found = {name: stored[name] for name in ("X", "y") if name in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        raise InvalidInputError(
+            f"The file '{path}' cannot be read as arrays of numbers or texts (.npz)."
+        ) from None
+    X, y = found.get("X"), found.get("y")
+    if X is None or X.ndim not in (2, 3, 4) or X.dtype.kind not in "uifb":
+        raise InvalidInputError(f"The file '{path}' needs images as an array of numbers 'X'.")
+    if y is not None and y.shape != X.shape[:1]:
+        raise InvalidInputError(f"The labels 'y' of '{path}' must be one per image.")
+    rows = X.reshape(len(X), int(np.prod(X.shape[1:])))
+    if X.dtype.kind == "f":
+        rows = rows * X.dtype.type(BRIGHTEST)
+    own = tuple(X.shape[1:]) if X.ndim > 2 else (tuple(shape) if shape is not None else None)
+    if own is None or int(np.prod(own)) != rows.shape[1]:
+        raise InvalidInputError(f"The images of '{path}' need a shape of {rows.shape[1]} numbers.")
+    return Images(rows, (*own, 1)[:3], [str(place) for place in range(len(rows))], y)
 
 
 def _from_folder(folder: Path, shape: Sequence[int] | None) -> Images:
-    _pillow()
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InvalidInputError(
+            "Folders of images are read by Pillow: pip install 'sfumato[images]'."
+        ) from None
     if shape is None or len(shape) not in (2, 3):
         raise InvalidInputError(
             f"The folder '{folder}' needs the public size of its images, height x width x "
@@ -111,68 +126,24 @@ def _from_folder(folder: Path, shape: Sequence[int] | None) -> Images:
     full = (*shape, 1)[:3]
     if min(full) < 1 or full[2] not in (1, 3):
         raise InvalidInputError(f"Images must have 1 or 3 channels. Got {tuple(shape)}.")
-    groups = [each for each in _listed(folder) if each.is_dir()]
-    files = [file for group in groups for file in _listed(group) if file.is_file()]
-    y = None
-    if groups:
-        y = np.array([file.parent.name for file in files], dtype=object)
-    else:
-        files = [file for file in _listed(folder) if file.is_file()]
+    inside = {
+        place: sorted(each for each in place.iterdir() if not each.name.startswith("."))
+        for place in (folder, *(each for each in sorted(folder.iterdir()) if each.is_dir()))
+        if place == folder or not place.name.startswith(".")
+    }
+    groups = [place for place in inside if place != folder]
+    files = [file for place in groups or [folder] for file in inside[place] if file.is_file()]
+    y = np.array([file.parent.name for file in files], dtype=object) if groups else None
     rows = np.zeros((len(files), int(np.prod(full))), dtype=np.uint8)
     for place, file in enumerate(files):
-        rows[place] = _pixels(file, full)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a warning would tell about this file
+                with Image.open(file) as image:
+                    drawn = image.convert("L" if full[2] == 1 else "RGB")
+                    drawn = drawn.resize((full[1], full[0]), Image.Resampling.BILINEAR)
+            rows[place] = np.asarray(drawn, dtype=np.uint8).reshape(-1)
+        except Exception:  # noqa: S112 - whatever a damaged file leads to, its image is blank
+            continue
     names = [file.relative_to(folder).as_posix() for file in files]
     return Images(rows, full, names, y, tuple(each.name for each in groups) or None)
-
-
-def _listed(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
-
-
-def _pixels(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return the pixels of one file; whatever is wrong with it, a blank image."""
-    image = _pillow()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning would tell about this file
-            with image.open(file) as opened:
-                drawn = opened.convert("L" if shape[2] == 1 else "RGB")
-                drawn = drawn.resize((shape[1], shape[0]), image.Resampling.BILINEAR)
-        return np.asarray(drawn, dtype=np.uint8).reshape(-1)
-    except Exception:  # Pillow raises whatever a damaged file leads to
-        return np.zeros(int(np.prod(shape)), dtype=np.uint8)
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise InvalidInputError(
-            "Folders of images are read by Pillow: pip install 'sfumato[images]'."
-        ) from None
-    return Image
-
-
-# Arrays -------------------------------------------------------------------------------------
-
-
-def _from_arrays(file: Path, shape: Sequence[int] | None) -> Images:
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            found = {name: stored[name] for name in ("X", "y") if name in stored.files}
-    except (OSError, ValueError, zipfile.BadZipFile):
-        raise InvalidInputError(
-            f"The file '{file}' cannot be read as arrays of numbers or texts (.npz)."
-        ) from None
-    X, y = found.get("X"), found.get("y")
-    if X is None or X.ndim not in (2, 3, 4) or X.dtype.kind not in "uifb":
-        raise InvalidInputError(f"The file '{file}' needs images as an array of numbers 'X'.")
-    if y is not None and y.shape != X.shape[:1]:
-        raise InvalidInputError(f"The labels 'y' of '{file}' must be one per image.")
-    rows = X.reshape(len(X), int(np.prod(X.shape[1:])))
-    if X.dtype.kind == "f":
-        rows = rows * X.dtype.type(BRIGHTEST)
-    own = tuple(X.shape[1:]) if X.ndim > 2 else (tuple(shape) if shape is not None else None)
-    if own is None or int(np.prod(own)) != rows.shape[1]:
-        raise InvalidInputError(f"The images of '{file}' need a shape of {rows.shape[1]} numbers.")
-    return Images(rows, (*own, 1)[:3], [str(place) for place in range(len(rows))], y)

@@ -10,25 +10,24 @@ answers tables after it was saved and loaded.
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.cli.jobs.streaming import fit_in_batches, fit_rows, whole_table
-from sfumato.exceptions import InvalidInputError
-from sfumato.models.base import PrivateEstimator
-from sfumato.models.gaussians import is_one_release_enough
-from sfumato.models.moments import PrivateGaussianClassifier
+from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
+from sfumato.sums.table_parts import GLOB, FileParts, LocalParts, UrlParts, is_url
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, arrow_kind, codes_of
 from sfumato.tables.encoder import TableEncoder
@@ -49,8 +48,7 @@ MODELS = {
     "regressor": "PrivateLinearRegressor",
 }
 FEW_COLUMNS, ROWS_PER_COLUMN = 200, 5  # up to which curves are worth their noise
-REGRESSORS = ("additive-regressor", "regressor", "kernel-regressor")  # in order of preference
-LONG_TABLE = 2**27  # numbers (1 GiB), from which on reading a table again takes the most time
+LONG = 2**23  # cells of a table that is not read as a whole where a model can do without
 FOUND_LABELS = "set of labels found in the data"
 
 Array = NDArray[np.float64]
@@ -70,21 +68,73 @@ class PrivacyRequest:
 
 def offered_models() -> dict[str, Any]:
     """Return the classes that `fit_table` can train, by their names on the command line."""
-    return {name: public_class(kind) for name, kind in MODELS.items() if is_public(kind)}
-
-
-def is_public(name: str) -> bool:
-    """Return whether Sfumato has an estimator of this name."""
     import sfumato  # here, because classes are looked up when they are asked for
 
-    return hasattr(sfumato, name)
+    return {name: getattr(sfumato, kind) for name, kind in MODELS.items()}
 
 
-def public_class(name: str) -> Any:
-    """Return one of Sfumato's public estimators by its name."""
-    import sfumato
+def is_in_parts(path: Path, engine: str | None = None) -> bool:
+    """Return whether a table is in many files, or is to be read by an engine."""
+    is_glob = bool(GLOB & set(str(path))) and not path.exists()
+    return engine is not None or is_glob or path.is_dir() or is_url(path)
 
-    return getattr(sfumato, name)
+
+@contextmanager
+def open_table(
+    path: Path, bounds: TableBounds, engine: str | None = None
+) -> Iterator[TableFile | Partitions]:
+    """Open a table: one file, many of them, here or on a cluster."""
+    if not is_in_parts(path, engine):
+        yield TableFile(path, bounds.types(), bounds.text)
+        return
+    files: LocalParts = UrlParts(path) if is_url(path) else FileParts.of(path)
+    if engine is None:
+        yield files
+        return
+    found = urlsplit(engine)
+    if found.scheme != "dask" or not found.hostname or not found.port:
+        raise InvalidInputError(f"'--engine' must be dask://host:port. Got {engine!r}.")
+    try:
+        from distributed import Client
+
+        from sfumato.sums.dask import ClusterFiles
+    except ImportError:
+        raise InvalidInputError("Dask is not installed: pip install 'sfumato[dask]'.") from None
+    try:
+        client = Client(f"tcp://{found.hostname}:{found.port}", timeout=10)
+    except OSError:
+        raise EngineError(f"There is no scheduler at '{engine}'. Nothing was charged.") from None
+    with client:
+        yield ClusterFiles(files)
+
+
+def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
+    """Fit a model on a table in parts, or on a file: a long one is read in batches if it can."""
+    if isinstance(source, Partitions):
+        if progress is not None:
+            report = progress
+            source.progress = lambda *_: report(1)
+        return model.fit(source)
+    names = list(model.bounds.types())
+
+    def batches() -> Iterator[Any]:
+        for batch in source.batches(names):
+            yield batch
+            if progress is not None:
+                progress(len(batch))
+
+    may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
+    if source.count_rows() * len(names) > LONG:  # public, or without effect on what is released
+        if may_be_empty:  # else rows are counted; a damaged file is found before the charge
+            for _ in source.batches(names):
+                pass
+        try:
+            return model.fit(LocalParts([batches], names))
+        except UnsupportedModeError:  # before any charge: it needs all rows at once
+            pass
+    parts = list(batches())  # no rows at all are an error where their number is public
+    whole = arrow().concat_tables(parts) if parts else None
+    return model.fit(source.read(names, may_be_empty=may_be_empty) if whole is None else whole)
 
 
 def fit_table(
@@ -115,24 +165,20 @@ def fit_table(
         )
     estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
     require_task(estimator, labels, probabilities=probabilities)
-    in_batches = isinstance(source, TableFile) and promise.unit != Unit.PERSON
-    if isinstance(estimator, PrivateGaussianClassifier) and in_batches:
-        _fit_in_batches(estimator, source, options or {}, progress)
-    else:
-        fit_rows(estimator, source, progress)
+    fit_rows(estimator, source, progress)
     return _with_found_labels(estimator, labels)
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
     """Choose a model by public facts alone: the target, columns, and rows if public."""
-    offered, n_features = offered_models(), len(bounds.features)
+    n_features = len(bounds.features)
     if bounds.target_range is not None:
-        return next(name for name in REGRESSORS if name in offered)
+        return "additive-regressor"
     is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
     are_few = n_features <= FEW_COLUMNS
     if is_public and n_rows is not None:
         are_few = n_rows * promise.epsilon >= ROWS_PER_COLUMN * n_features
-    return "additive" if are_few and "additive" in offered else "linear"
+    return "additive" if are_few else "linear"
 
 
 def require_task(estimator: Any, target: Target, *, probabilities: bool = False) -> None:
@@ -150,48 +196,15 @@ def require_task(estimator: Any, target: Target, *, probabilities: bool = False)
         )
 
 
-def _fit_in_batches(
-    model: PrivateGaussianClassifier,
-    source: TableFile,
-    options: Mapping[str, Any],
-    progress: Progress | None,
-) -> None:
-    """Fit without holding the table."""
-    bounds: Any = model.bounds
-    shape = source.count_rows(), TableEncoder(bounds).width
-    is_person = model.unit == Unit.PERSON
-    if "single_release" not in options and not is_person:
-        model.single_release = _is_one_pass_enough(model, shape)
-    fit_in_batches(
-        model,
-        lambda: labelled_rows(source, bounds, progress, with_ids=is_person),
-        n_rows=shape[0],
-        n_features=shape[1],
-    )
-
-
-def labelled_rows(
-    source: TableFile,
-    bounds: TableBounds,
-    progress: Progress | None = None,
-    *,
-    with_ids: bool = False,
-) -> Iterator[tuple[Any, ...]]:
-    """Yield encoded rows and labels, and IDs of persons where they are asked for, in batches."""
-    encoder, target = TableEncoder(bounds), bounds.require_target(None)
-    for batch in source.batches(list(bounds.types())):
-        if progress is not None:
-            progress(len(batch))
-        ids = (batch[bounds.person],) if with_ids and bounds.person is not None else ()
-        yield (encoder.transform(batch), target.values(batch[target.name]), *ids)
-
-
 def all_labelled_rows(source: TableFile, bounds: TableBounds) -> tuple[Array, NDArray[Any]]:
     """Return all encoded rows and labels at once; no rows at all are an error."""
-    parts = list(labelled_rows(source, _listed(source, bounds)))
-    if not parts:
+    known = _listed(source, bounds)
+    encoder, target = TableEncoder(known), known.require_target(None)
+    batches = list(source.batches(list(known.types())))
+    if not batches:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
+    labels = [target.values(batch[target.name]) for batch in batches]
+    return np.concatenate([encoder.transform(b) for b in batches]), np.concatenate(labels)
 
 
 def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
@@ -220,18 +233,34 @@ def predict_table(
     if not hasattr(model, "predict") or (probabilities and not hasattr(model, "predict_proba")):
         wanted = "probabilities" if hasattr(model, "predict") else "predictions"
         raise InvalidInputError(f"A {type(model).__name__} gives no {wanted}.")
-    columns, rows_of = _reader_of(model, source)
+    bounds = getattr(model, "bounds", None)
+    if isinstance(bounds, TableBounds):
+        columns = [column.name for column in bounds.used]
+        listed = [column for column in bounds.used if column.categories is not None]
+    else:
+        columns = [str(name) for name in getattr(model, "feature_names_in_", source.columns)]
+        listed = []
+        if len(columns) != model.n_features_in_:
+            raise InvalidInputError(
+                f"The model was trained on {model.n_features_in_} unnamed columns, the table "
+                f"'{source.path}' has {len(columns)}."
+            )
     source.require([*columns, *keep])
-    tables = []
+    tables, new = [], Counter() if new_categories is None else new_categories
     for batch in source.batches(list(dict.fromkeys([*columns, *keep]))):
-        rows = rows_of(batch.select(columns))
-        if new_categories is not None:
-            new_categories.update(_new_categories(model, batch))
-        found = {name: batch[name] for name in keep} | {"prediction": model.predict(rows)}
+        rows = batch.select(columns)
+        if not isinstance(bounds, TableBounds):
+            rows = np.column_stack([np.asarray(rows[name].cast("float64")) for name in columns])
+        for column in listed:
+            cells = batch[column.name]
+            codes = codes_of(cells, column.categories or ())
+            new += Counter({column.name: int((codes < 0).sum()) - cells.null_count})
+        found = {name: batch[name] for name in keep}
+        found["prediction"] = arrow().array(model.predict(rows).tolist())
         if probabilities:
-            shares = model.predict_proba(rows).T
-            found |= {f"probability of {c}": p for c, p in zip(model.classes_, shares, strict=True)}
-        tables.append(arrow().table({name: _column(values) for name, values in found.items()}))
+            for label, shares in zip(model.classes_, model.predict_proba(rows).T, strict=True):
+                found[f"probability of {label}"] = arrow().array(shares.tolist())
+        tables.append(arrow().table(found))
     if not tables:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
     return arrow().concat_tables(tables)
@@ -247,29 +276,35 @@ def transfer_table(
     options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Train a classifier for a table with few labels, helped by a private one with many."""
+    import sfumato
+
     bounds.require_confirmed()
     labels = bounds.require_target(None)
     source, target = (each.declared(bounds.types(), bounds.text) for each in (source, target))
-    kind = public_class("PrivateTransferClassifier")
-    chosen = {**(options or {}), **_of_target(target_promise, options)}
-    source.require(list(bounds.types()))
-    model = make_model(kind, promise, _listed(source, bounds), chosen)
-    model.fit(whole_table(source, model), None, *_few_labels(target, bounds, labels))
+    chosen = dict(options or {})
+    of_target = ("protect_target", "target_epsilon", "target_delta", "target_ledger")
+    for name in of_target:  # as options they would have no payer
+        if name in chosen:
+            raise InvalidInputError(
+                f"{name!r} is not an option: ask for a protected target with 'target_promise', on "
+                "the command line with '--protect-target'."
+            )
+    if target_promise is not None:
+        paid = (True, target_promise.epsilon, target_promise.delta, target_promise.ledger)
+        chosen |= dict(zip(of_target, paid, strict=True))
+    names = list(bounds.types())
+    source.require(names)
+    known = _listed(source, bounds)
+    model = make_model(sfumato.PrivateTransferClassifier, promise, known, chosen)
+    columns = [column.name for column in bounds.used]
+    has_labels, unknown = labels.name in target.columns, -1 if arrow_kind(labels.type) else "-1"
+    few = target.read([*columns, *([labels.name] if has_labels else [])])
+    y = np.full(len(few), unknown)  # of a row without a label
+    if has_labels:
+        y = np.asarray(few[labels.name].cast(labels.type).fill_null(unknown))
+    may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
+    model.fit(source.read(names, may_be_empty=may_be_empty), None, few, y)
     return _with_found_labels(model, labels)
-
-
-def _of_target(promise: PrivacyRequest | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the parameters that protect a target; as options they would have no payer."""
-    names = ("protect_target", "target_epsilon", "target_delta", "target_ledger")
-    named = [name for name in names if name in (options or {})]
-    if named:
-        raise InvalidInputError(
-            f"{named[0]!r} is not an option: ask for a protected target with 'target_promise', on "
-            "the command line with '--protect-target'."
-        )
-    if promise is None:
-        return {}
-    return dict(zip(names, (True, promise.epsilon, promise.delta, promise.ledger), strict=True))
 
 
 def fabricate_table(
@@ -284,6 +319,8 @@ def fabricate_table(
     progress: Progress | None = None,
 ) -> tuple[Any, Any]:
     """Make private rows that behave like those of a table, of the same columns and types."""
+    import sfumato
+
     bounds.require_confirmed()
     labels = bounds.target if target is None else bounds.require_target(target)
     if key is not None and key in bounds.types():
@@ -291,13 +328,21 @@ def fabricate_table(
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
-    fabricator = make_model(public_class("Fabricator"), promise, _listed(source, bounds), options)
+    fabricator = make_model(sfumato.Fabricator, promise, _listed(source, bounds), options)
     fit_rows(fabricator, source, progress)
     if labels is not None:
         _with_found_labels(fabricator, labels)
     made = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
-    names = list(source.columns) if not isinstance(source.columns, int) else []
-    return _as_table(made, labels, names, key), fabricator
+    table, found = (made, None) if labels is None else made
+    if key is not None:
+        table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))
+    if labels is not None and found is not None:
+        column = arrow().array(found.tolist()).cast(labels.type)
+        table = table.append_column(labels.name, column)
+    order = list(source.columns) if not isinstance(source.columns, int) else []
+    order = [*order, *table.column_names]  # parts of dates are columns of their own
+    names = [name for name in dict.fromkeys(order) if name in table.column_names]
+    return table.select(names), fabricator
 
 
 def make_model(
@@ -311,8 +356,8 @@ def make_model(
             listed = ", ".join(sorted(known))
             raise InvalidInputError(f"{kind.__name__} has no option {name!r}. It has: {listed}.")
     # Public randomness only, never the noise: equal releases shall give equal models.
-    usual = {"random_state": 0} if "random_state" in known else {}
-    return kind(**{**usual, **fixed, **(options or {})})
+    default = {"random_state": 0} if "random_state" in known else {}
+    return kind(**{**default, **fixed, **(options or {})})
 
 
 def table_for(model: Any, path: str | os.PathLike[str], **written: Any) -> TableFile:
@@ -328,9 +373,6 @@ def table_for(model: Any, path: str | os.PathLike[str], **written: Any) -> Table
     return TableFile(path, bounds.types(), text)
 
 
-# Parts ----------------------------------------------------------------------------------------
-
-
 def class_of(model: str) -> Any:
     """Return the class of a name of the command line."""
     offered = offered_models()
@@ -339,83 +381,9 @@ def class_of(model: str) -> Any:
     return offered[model]
 
 
-def _is_one_pass_enough(model: PrivateGaussianClassifier, shape: tuple[int, int]) -> bool:
-    """Return whether a table is too long to read again, and so long that it need not be.
-
-    The number of rows is asked only where it is public.
-    """
-    if model.relation != Relation.REPLACE_ONE or math.prod(shape) < LONG_TABLE:
-        return False
-    labels = model.row_bounds.labels
-    return model.gaussians_per_class in (None, 1) and is_one_release_enough(
-        epsilon=model.epsilon,
-        delta=model.delta,
-        n_rows=shape[0],
-        n_classes=len(labels) if isinstance(labels, tuple) else 2,
-        n_features=shape[1],
-    )
-
-
-def _with_found_labels(model: PrivateEstimator, target: Target) -> Any:
+def _with_found_labels(model: Any, target: Target) -> Any:
     """Write into the guarantee that labels were taken from the table."""
     if target.labels == PUBLIC_LABELS:
         promised = model.guarantee_
         model.guarantee_ = replace(promised, public=(*promised.public, FOUND_LABELS))
     return model
-
-
-def _few_labels(target: TableFile, bounds: TableBounds, labels: Target) -> tuple[Any, NDArray[Any]]:
-    """Return the table, and its labels with -1 where there is none."""
-    columns = [column.name for column in bounds.used]
-    has_labels = labels.name in target.columns
-    table = target.read([*columns, *([labels.name] if has_labels else [])])
-    unknown = -1 if arrow_kind(labels.type) else "-1"
-    if not has_labels:
-        return table, np.full(len(table), unknown)
-    column = table[labels.name].cast(labels.type).fill_null(unknown)
-    return table, np.asarray(column)
-
-
-def _reader_of(model: Any, source: TableFile) -> tuple[list[str], Callable[[Any], Any]]:
-    """Return the columns that a model reads, and what it is given of them."""
-    if isinstance(getattr(model, "bounds", None), TableBounds):
-        return [column.name for column in model.bounds.used], lambda batch: batch
-    columns = [str(name) for name in getattr(model, "feature_names_in_", source.columns)]
-    if len(columns) != model.n_features_in_:
-        raise InvalidInputError(
-            f"The model was trained on {model.n_features_in_} unnamed columns, the table "
-            f"'{source.path}' has {len(columns)}."
-        )
-    return columns, lambda batch: np.column_stack(
-        [np.asarray(batch[name].cast("float64")) for name in columns]
-    )
-
-
-def _new_categories(model: Any, batch: Any) -> dict[str, int]:
-    """Count the cells of each column that are none of its declared categories."""
-    bounds = getattr(model, "bounds", None)
-    if not isinstance(bounds, TableBounds):
-        return {}
-    counts = {
-        column.name: int((codes_of(batch[column.name], column.categories) < 0).sum())
-        - batch[column.name].null_count
-        for column in bounds.used
-        if column.categories is not None
-    }
-    return {name: count for name, count in counts.items() if count}
-
-
-def _column(values: Any) -> Any:
-    return arrow().array(values.tolist()) if isinstance(values, np.ndarray) else values
-
-
-def _as_table(made: Any, target: Target | None, order: list[str], key: str | None) -> Any:
-    """Return rows and labels as one table with its columns in the order of the source."""
-    table, labels = (made, None) if target is None else made
-    if key is not None:
-        table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))
-    if target is not None and labels is not None:
-        column = arrow().array(labels.tolist()).cast(target.type)
-        table = table.append_column(target.name, column)
-    order = [*order, *table.column_names]  # parts of dates are columns of their own
-    return table.select([name for name in dict.fromkeys(order) if name in table.column_names])

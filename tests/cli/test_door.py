@@ -1,0 +1,143 @@
+"""What a newcomer meets: questions about bounds, files that are kept, Ctrl-C, a doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato import Ledger, TableBounds
+from sfumato.cli import demo as doctor_command, fit as fit_command
+from sfumato.mechanisms.entropy import seeded
+from tests.cli.running import done, patients, refused, run, typed
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    patients(tmp_path)
+    done("describe", "patients.csv", "--target", "ill", "-o", "bounds.toml")
+    return tmp_path
+
+
+# Confirming -----------------------------------------------------------------------------------
+
+
+def test_yes_to_all_confirms_what_was_proposed(folder: Path) -> None:
+    before = TableBounds.read("bounds.toml")
+    answer = typed("confirm", "bounds.toml", "--by", "A. Meier")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout == "bounds.toml: confirmed, 4 columns are used.\n"
+    after = TableBounds.read("bounds.toml")
+    assert after.confirmed
+    assert after.columns == before.columns
+    assert after.target == before.target
+    assert after.text == before.text
+    assert "by A. Meier" in Path("bounds.toml").read_text()
+    assert "already" in refused("confirm", "bounds.toml")
+    done("fit", "patients.csv", "--epsilon", "1", "--bounds", "bounds.toml", "-o", "m.sfumato")
+
+
+def test_what_is_known_replaces_what_was_proposed(folder: Path) -> None:
+    # labels, age, pressure (after two mistakes), ward (after one), smoker, the last word
+    answers = ["yes", "0 120", "40", "a b", "0.5 to 250", "north, east", "out", "yes"]
+    answer = typed("confirm", "bounds.toml", "--json", answers="\n".join(answers) + "\n")
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["used"] == 3
+    assert answer.stderr.count("such as 0 to 120.") >= 2
+    columns = {each.name: each for each in TableBounds.read("bounds.toml").columns}
+    assert (columns["age"].lower, columns["age"].upper) == (0, 120)
+    assert (columns["pressure"].lower, columns["pressure"].upper) == (0.5, 250.0)
+    assert columns["ward"].categories == ("north", "east")
+    assert columns["smoker"].left_out
+
+
+# Files that exist -----------------------------------------------------------------------------
+
+
+def test_a_file_that_exists_is_kept_without_force(folder: Path) -> None:
+    typed("confirm", "bounds.toml")
+    done("budget", "create", "budget.db", "ward", "--epsilon", "9", "--delta", "1e-5")
+    fit = ("fit", "patients.csv", "--model", "gaussian", "--epsilon", "1", "--ledger", "budget.db")
+    fit = (*fit, "--bounds", "bounds.toml", "-o", "m.sfumato")
+    done(*fit)
+    model, spent = Path("m.sfumato").read_bytes(), Ledger("budget.db").dataset("ward").spent()
+    assert "'m.sfumato' exists" in refused(*fit)
+    assert Path("m.sfumato").read_bytes() == model
+    assert Ledger("budget.db").dataset("ward").spent() == spent
+    for words in (
+        ("describe", "patients.csv", "-o", "bounds.toml"),
+        ("datasets", "fetch", "breast-cancer", "-o", "patients.csv"),
+    ):
+        assert "--force" in refused(*words)
+    rows = Path("patients.csv").read_bytes()
+    for words in (
+        ("predict", "m.sfumato", "patients.csv", "-o", "patients.csv"),
+        ("fabricate", "patients.csv", "-e", "1", "-b", "bounds.toml", "-o", "patients.csv"),
+    ):
+        assert "is also an input" in refused(*words)
+        assert "is also an input" in refused(*words, "--force")
+    assert Path("patients.csv").read_bytes() == rows
+    done(*fit, "--force")
+    assert Path("m.sfumato").read_bytes() != model
+    assert "'m.sfumato' exists" in refused(*fit)  # force is forgotten
+
+
+# Ctrl-C ---------------------------------------------------------------------------------------
+
+EARLY = """
+import builtins, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+real, left = builtins.__import__, int(sys.argv.pop(1))
+def counting(*words, **more):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(*words, **more)
+builtins.__import__ = counting
+from sfumato.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("when", ["save", "stated"])
+def test_an_interruption_says_what_was_charged_and_what_exists(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    typed("confirm", "bounds.toml")
+    done("budget", "create", "budget.db", "ward", "--epsilon", "9", "--delta", "1e-5")
+    monkeypatch.setattr(fit_command, when, interrupted)
+    fit = ("fit", "patients.csv", "--model", "gaussian", "--epsilon", "1", "--ledger", "budget.db")
+    ended = run(*fit, "--bounds", "bounds.toml", "-o", "m.sfumato")
+    assert ended.exit_code == 130
+    last = ended.stderr.splitlines()[-1]
+    assert "What was charged stays charged: 'ward' was charged epsilon" in last
+    assert ("Written: m.sfumato." in last) == (when == "stated")
+    assert ("No output was written." in last) == (when == "save")
+    assert Path("m.sfumato").exists() == (when == "stated")
+
+
+# Predicting on new tables, and the machine --------------------------------------------------------
+
+
+def test_the_doctor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {each["subject"]: each for each in json.loads(done("doctor", "--json"))}
+    wanted = {"Python", "sfumato", "random numbers", "file locks", "ledger", "disk", "GPU"}
+    assert wanted <= set(found)
+    assert {each["state"] for each in found.values()} <= {"ok", "absent"}
+    assert "Everything that is needed" in done("doctor", folder)
+    assert list(folder.glob(".sfumato-doctor*")) == []
+    with seeded(0):
+        ended = run("doctor")
+    assert ended.exit_code == 2
+    assert "a seeded source is in force" in ended.stdout
+    monkeypatch.setattr(doctor_command.fcntl, "flock", lambda *_: None)
+    ended = run("doctor")
+    assert ended.exit_code == 2
+    assert "two writers got one lock" in " ".join(ended.stdout.split())

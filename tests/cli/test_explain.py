@@ -1,0 +1,53 @@
+"""What a model says about its columns, on the command line and in a report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sfumato
+from sfumato.report.words import RAW
+from tests.cli.running import confirmed, done, patients
+from tests.report.test_report import Reader
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    bounds = confirmed(patients(tmp_path, n=200))
+    usual = ("--epsilon", "20", "--bounds", bounds, "--set", "n_steps=20")
+    done("fit", "patients.csv", *usual, "-o", "model.sfumato")
+    return "model.sfumato"
+
+
+def test_a_table_a_picture_and_json(model: str) -> None:
+    text = done("explain", model, "-o", "curves.png")
+    explanation = sfumato.load(model).explain()
+    assert all(curve.name in text for curve in explanation.curves)
+    assert "sampling error" in text
+    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(done("explain", model, "--json")) == json.loads(
+        json.dumps(explanation.to_dict())
+    )
+    done("explain", model, "-o", "curves.json", "--coverage", "0.5")
+    narrow = json.loads(Path("curves.json").read_text())
+    assert narrow["coverage"] == 0.5
+    assert narrow["curves"][0]["band"][0][0] < explanation.curves[0].band[0, 0]
+
+
+def test_a_report_explains_without_raw_rows(model: str) -> None:
+    Path("patients.csv").unlink()  # nothing but released numbers is there to be read
+    for form in ("html", "json"):
+        done("report", model, "-o", f"report.{form}")
+    page = Path("report.html").read_text()
+    text = Reader(page).plain
+    assert "What the model says" in text
+    assert RAW not in text
+    curves = sfumato.load(model).explain().curves
+    assert page.count("<polygon") == sum(curve.is_number for curve in curves)
+    names = {curve.name for curve in curves}
+    assert all(name in text for name in names)
+    record = json.loads(Path("report.json").read_text())["results"][0]["explanation"]
+    assert {each["name"] for each in record["curves"]} == names

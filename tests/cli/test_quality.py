@@ -1,0 +1,86 @@
+"""Figures about fabricated rows: beside released counts, and, marked, beside raw rows."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sfumato import Fabricator, save
+from sfumato.synthetic.quality import SENSITIVE, measured_quality
+from tests.cli.running import done
+from tests.synthetic.test_label_tree import fabricator, people
+
+
+@cache
+def made() -> tuple[Fabricator, Any]:
+    model = fabricator().fit(people(1500))
+    rows, labels = model.fabricate()
+    return model, rows.assign(ill=labels)
+
+
+def test_rows_follow_what_was_released() -> None:
+    model, rows = made()
+    found = measured_quality(model, rows)
+    assert not found.sensitive
+    assert found.one_way < 0.01
+    assert found.two_way is not None
+    assert found.two_way < 0.03
+    assert not found.copies
+    assert {name for scores in found.learners.values() for name in scores} == {"fabricated rows"}
+    shuffled = rows.assign(age=np.random.default_rng(0).permutation(rows["age"]))
+    worse = measured_quality(model, shuffled)
+    assert worse.one_way == pytest.approx(found.one_way)
+    assert worse.two_way > 2 * found.two_way  # columns alone cannot tell
+
+
+def test_distances_from_raw_rows_are_those_of_a_cross_table() -> None:
+    model, rows = made()
+    raw = people(1500)
+    found = measured_quality(model, rows, raw)
+    assert found.sensitive
+    wards = [
+        each["ward"].value_counts(normalize=True).reindex(list("ABC")).fillna(0)
+        for each in (raw, rows)
+    ]
+    (ward,) = [each for each in found.marginals if each.column == "ward"]
+    assert ward.labels == ("A", "B", "C")
+    assert ward.distance == pytest.approx((wards[0] - wards[1]).abs().sum() / 2)
+    tables = [pd.crosstab(t["ward"], t["ill"], normalize=True).stack() for t in (raw, rows)]
+    (pair,) = [each for each in found.pairs if set(each.columns) == {"ward", "ill"}]
+    away = tables[0].sub(tables[1], fill_value=0).abs().sum() / 2
+    assert pair.distance == pytest.approx(away)
+    assert len(found.pairs) == 10
+    assert set(found.learners["forest"]) == {"fabricated rows", "raw rows"}
+    same = measured_quality(model, raw, raw)
+    assert same.one_way == same.two_way == 0
+    copies = list(measured_quality(model, raw, raw).copies.values())
+    assert copies[0] >= 0.5  # a table handed out as it is shows
+
+
+@pytest.mark.parametrize("suffix", [".html", ".json"])
+def test_raw_rows_are_marked_in_every_form(suffix: str, tmp_path: Path) -> None:
+    model, rows = made()
+    path = tmp_path / f"page{suffix}"
+    measured_quality(model, rows, people(1500)).write(path)
+    assert SENSITIVE in path.read_text()
+    measured_quality(model, rows).write(path)
+    assert "SENSITIVE" not in path.read_text()
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, rows = made()
+    save(model, "model.sfumato")
+    rows.to_csv("made.csv", index=False)
+    people(1500).to_csv("raw.csv", index=False)
+    told = done("quality", "model.sfumato", "made.csv", "-o", "page.html")
+    assert "SENSITIVE" not in told
+    assert "<svg" in Path("page.html").read_text()
+    told = done("quality", "model.sfumato", "made.csv", "--sensitive", "raw.csv", "--json")
+    assert json.loads(told)["mark"] == SENSITIVE

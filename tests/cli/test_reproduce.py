@@ -1,0 +1,101 @@
+"""``sfumato reproduce`` from outside."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sfumato.cli import reproduce as command
+from sfumato.papers import (
+    PAPERS,
+    Entry,
+    Outcome,
+    Reproduction,
+    Setting,
+    entries_of,
+    reproduce as run_entry,
+)
+from tests.cli.running import done, refused
+
+QUICK = ("reproduce", "kahm", "--figure", "8", "--quick")
+
+
+def test_a_quick_run_prints_and_writes(tmp_path: Path) -> None:
+    shown = done(*QUICK, "-o", tmp_path / "out")
+    assert "kahm, figure-8: " in shown
+    assert "verdict: quick run, too small to judge" in shown
+    assert "holds: " in shown
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "kahm-figure-8.json",
+        "kahm-figure-8.png",
+    }
+
+
+def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
+    """A quick run is replaced by any other, a full one only if that is asked for."""
+    done(*QUICK, "-o", tmp_path)
+    done(*QUICK, "-o", tmp_path)
+    kept = tmp_path / "kahm-figure-8.json"
+    kept.write_text(kept.read_text().replace('"quick": true', '"quick": false'))
+    assert "exists. Choose another name" in refused(*QUICK, "-o", tmp_path)
+    assert '"quick": false' in kept.read_text()
+    done(*QUICK, "-o", tmp_path, "--force")
+    assert '"quick": true' in kept.read_text()
+
+
+@pytest.mark.parametrize("words", [(), ("--list",)])
+def test_the_list_names_every_entry_and_what_cannot_be_run(words: tuple[str, ...]) -> None:
+    shown = done("reproduce", *words)
+    for entry in entries_of("all"):
+        assert entry.name in shown
+    for paper in PAPERS:
+        assert paper in shown
+    assert "table-7" in shown
+    assert "Stress-Predict" in shown
+
+
+def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
+    assert "one of kahm, functions" in refused("reproduce", "hull")
+    assert "no table-99 of 'kahm'. There are: table-5" in refused(
+        "reproduce", "kahm", "--table", "99", "-o", tmp_path
+    )
+    assert "It cannot be run: the recordings" in refused("reproduce", "kahm", "--table", "7")
+    assert "not both" in refused("reproduce", "kahm", "--table", "5", "--figure", "4")
+    assert list(tmp_path.iterdir()) == []
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "reproduce.md"
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_commands_of_the_page_choose_what_the_page_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without running them: some take hours."""
+    chosen: list[tuple[int, bool]] = []
+
+    def note(entry: Entry, setting: Setting) -> Reproduction:
+        chosen.append((entry.paper == "kahm", setting.quick))
+        return run_entry(replace(entry, run=lambda _: Outcome(())), setting)
+
+    monkeypatch.setattr(command, "run_entry", note)
+    monkeypatch.setattr(command, "keep", lambda found, folder: [])
+    counts = []
+    for line in blocks("console")[0].splitlines():
+        chosen.clear()
+        done(*shlex.split(line.removeprefix("$ sfumato "), comments=True), "-o", tmp_path)
+        counts.append((len(chosen), {quick for _, quick in chosen}))
+    assert counts == [(0, set()), (1, {True}), (1, {False}), (len(entries_of("all")), {True})]
+
+
+def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks("python")
+    exec(compile(code, str(PAGE), "exec"), {})
+    assert "quick run, too small to judge" in capsys.readouterr().out

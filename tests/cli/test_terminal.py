@@ -1,0 +1,93 @@
+"""The command line as people and shells meet it: on a terminal, in a pipe, with completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+import sfumato
+from sfumato.cli.main import app
+from tests.cli.running import COMMAND, confirmed, done, in_terminal, patients, plain
+
+
+def piped(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *(str(word) for word in words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **more},
+    )
+
+
+def test_a_terminal_shows_colours_bars_and_tables(tmp_path: Path) -> None:
+    table = patients(tmp_path)
+    shown, code = in_terminal("describe", table, "--target", "ill", "-o", tmp_path / "b.toml")
+    assert code == 0
+    assert "\x1b[" in shown  # a bar was drawn, and taken away
+    text = plain(shown)
+    assert "─────" in text
+    assert "target: no, yes" in text
+    assert "sfumato confirm" in text
+
+
+def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
+    bounds = confirmed(patients(tmp_path))
+    words = ("fit", tmp_path / "patients.csv", "--epsilon", "2", "--bounds", bounds)
+    shown, code = in_terminal(*words, "-o", tmp_path / "one.sfumato", "--json")
+    assert code == 0
+    assert "training a model" in plain(shown)
+    record = plain(shown)[plain(shown).index("{") :]
+    assert 1.99 < json.loads(record)["guarantee"]["epsilon"] <= 2.0
+    ended = piped(*words, "-o", tmp_path / "two.sfumato", "--json")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["class"] == "PrivateAdditiveClassifier"
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert ended.stderr.startswith("training a model on")
+
+
+def test_module_version_and_script_are_one() -> None:
+    ended = piped("--version")
+    assert (ended.returncode, ended.stdout) == (0, f"sfumato {sfumato.__version__}\n")
+    assert done("--version") == ended.stdout
+    script = Path(sys.executable).with_name("sfumato")
+    if script.exists():
+        shown = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+        assert shown.stdout == ended.stdout
+
+
+def commands() -> list[tuple[str, ...]]:
+    group = typer.main.get_command(app)
+    context = click.Context(group)
+    found = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        inner = getattr(command, "commands", None)
+        found += [(name,)] if inner is None else [(name, each) for each in inner]
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", done(*words, "--help")).split())
+    assert f"Usage: sfumato {' '.join(words)}" in text or f"Usage: root {' '.join(words)}" in text
+    assert f"Example: sfumato {' '.join(words)}" in text
+
+
+def test_the_version_is_told_without_the_libraries_of_the_field() -> None:
+    heavy = "{'sklearn', 'scipy', 'numpy', 'pyarrow', 'sqlalchemy', 'dp_accounting'}"
+    program = (
+        "import sys; from sfumato.cli.main import app; "
+        f"app(['--version'], standalone_mode=False); print(sorted({heavy} & set(sys.modules)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines()[-1] == "[]"
