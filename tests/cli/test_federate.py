@@ -23,7 +23,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_hulls_are_simulated(table: Path) -> None:
     print_lines = json.loads(
         done(
-            *("federate", "simulate", table, *BUDGET, *QUICK, "--bounds", confirmed(table)),
+            *("federate", table, *BUDGET, *QUICK, "--bounds", confirmed(table)),
             *("--parties", 3, "--scenario", "random", "--test", table, "-o", "global.sfumato"),
             *("--seed", 0, "--json"),
         )
@@ -39,7 +39,7 @@ def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
     quick = ("--set", "n_steps=5") if model == "additive" else ()
     told = json.loads(
         done(
-            *("federate", "simulate", table, "--task", "sums", *BUDGET, *quick),
+            *("federate", table, "--task", "sums", *BUDGET, *quick),
             *("--bounds", confirmed(table)),
             *("--model", model, "--trust", trust, "--parties", 4, "--test", table),
             *("-o", "global.sfumato", "--seed", 0, "--json"),
@@ -53,6 +53,6 @@ def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
 
 
 def test_a_model_that_is_no_sum_is_refused(table: Path) -> None:
-    words = ("federate", "simulate", table, "--task", "sums", *BUDGET)
+    words = ("federate", table, "--task", "sums", *BUDGET)
     words += ("--bounds", confirmed(table), "--parties", 3)
     assert "in memory" in refused(*words, "--model", "kernel")

@@ -88,6 +88,6 @@ def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
     model = visits.parent / "model.sfumato"
     refused = run("transfer", str(visits), str(visits), "-o", str(model), *words)
     assert "offers unit 'record'" in " ".join(refused.output.split())
-    for command in ("simulate", "sums"):
-        refused = run("federate", command, str(visits), *words)
+    for command in ("hulls", "sums"):
+        refused = run("federate", str(visits), "--task", command, *words)
         assert "Add '--unit record'" in " ".join(refused.output.split())

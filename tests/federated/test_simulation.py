@@ -137,7 +137,7 @@ def test_the_command_says_it_in_its_file_and_never_counts_rows(
     monkeypatch.chdir(tmp_path)
     rows = patients(tmp_path, n=211).relative_to(tmp_path)
     result = run(
-        *("federate", "simulate", rows, "--epsilon", 20, "--delta", "1e-5", "--relation", relation),
+        *("federate", rows, "--epsilon", 20, "--delta", "1e-5", "--relation", relation),
         *("--set", "n_layers=1", "--scenario", "one-class-each"),
         *("--bounds", confirmed(rows), "-o", "global.sfumato", "--json"),
     )

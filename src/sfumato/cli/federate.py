@@ -1,4 +1,4 @@
-"""``sfumato federate``: learn among parties that share no rows."""
+"""``sfumato federate``: learn among simulated parties that share no rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 
-federate_app = typer.Typer(
-    help="Learn among parties that share no rows, with Flower.",
-    no_args_is_help=True,
-    add_completion=False,
-)
-
 Kind = Annotated[str, typer.Option("--task", help="'hulls', or 'sums' for any --model.")]
 SumsModel = Annotated[
     str, typer.Option("--model", help="sums: gaussian, linear, additive, hull, regressor, ...")
@@ -40,8 +34,7 @@ Serve = Annotated[
 ]
 
 
-@federate_app.command("simulate")
-def simulate_command(
+def federate(
     table: options.TablePath,
     epsilon: options.Epsilon,
     bounds: options.Bounds,
@@ -73,7 +66,7 @@ def simulate_command(
 ) -> None:
     """Deal the rows of a table to parties and learn from them without sharing a row.
 
-    Example: sfumato federate simulate patients.parquet --task sums --model additive --parties 10
+    Example: sfumato federate patients.parquet --task sums --model additive --parties 10
     --epsilon 3 --bounds bounds.toml --test later.parquet -o global.sfumato
     """
     ready_to_write(output, ".sfumato")

@@ -32,7 +32,7 @@ COMMANDS = {
     "doctor": "demo:doctor",
     "budget": "budget:budget_app",
     "datasets": "demo:datasets_app",
-    "federate": "federate:federate_app",
+    "federate": "federate:federate",
     "release": "release:release_app",
     "serve": "serve:serve",
 }
