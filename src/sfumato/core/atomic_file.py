@@ -29,8 +29,22 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             f"'path' must name a file in a folder that exists. Got '{target}' instead."
         )
     try:
-        _remove_abandoned(target.parent)
-        aside, file = _new_file(target.parent)
+        for left in target.parent.glob(ASIDE.format("*")):  # whose writers were killed:
+            with contextlib.suppress(OSError), left.open("rb") as abandoned:
+                fcntl.flock(abandoned, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds their locks
+                left.unlink()
+        while True:  # a file of a fresh name, locked as long as its writer lives
+            aside = target.parent / ASIDE.format(uuid.uuid4().hex)
+            file = aside.open("xb")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if os.fstat(file.fileno()).st_nlink:
+                    break
+            except BaseException:
+                file.close()
+                aside.unlink(missing_ok=True)
+                raise
+            file.close()  # taken for abandoned before it was locked
         try:
             with file:
                 yield file
@@ -44,51 +58,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as error:
         if isinstance(error, SfumatoError):
             raise
-        raise not_written(target, error) from error
+        reason = error.strerror or str(error) or type(error).__name__
+        failed = FileNotWrittenError(
+            f"'{path}' could not be written: {reason}. An older file of that name is as it was. "
+            "Free some space or choose another folder, and write again."
+        )
+        failed.errno = error.errno
+        raise failed from error
     sync_folder(target)
-
-
-def not_written(path: str | os.PathLike[str], error: OSError) -> FileNotWrittenError:
-    """Return the error to raise where the system refused to write a file."""
-    return _failed(
-        f"'{path}' could not be written: {_reason(error)}. An older file of that name is as it "
-        "was. Free some space or choose another folder, and write again.",
-        error,
-    )
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
-
-
-def _failed(message: str, error: OSError) -> FileNotWrittenError:
-    failed = FileNotWrittenError(message)
-    failed.errno = error.errno
-    return failed
-
-
-def _new_file(folder: Path) -> tuple[Path, BinaryIO]:
-    """Make a file of a fresh name, locked as long as its writer lives."""
-    while True:
-        aside = folder / ASIDE.format(uuid.uuid4().hex)
-        file = aside.open("xb")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file.fileno()).st_nlink:
-                return aside, file
-        except BaseException:
-            file.close()
-            aside.unlink(missing_ok=True)
-            raise
-        file.close()  # taken for abandoned before it was locked
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove files beside whose writers were killed: nobody holds their locks."""
-    for aside in folder.glob(ASIDE.format("*")):
-        with contextlib.suppress(OSError), aside.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            aside.unlink()
 
 
 def sync_folder(target: Path) -> None:
@@ -100,8 +77,10 @@ def sync_folder(target: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        message = (
-            f"'{target}' was written, but the disk did not confirm it: {_reason(error)}. It may "
-            "be lost in a power cut; write it again."
+        reason = error.strerror or str(error) or type(error).__name__
+        failed = FileNotWrittenError(
+            f"'{target}' was written, but the disk did not confirm it: {reason}. It may be lost "
+            "in a power cut; write it again."
         )
-        raise _failed(message, error) from error
+        failed.errno = error.errno
+        raise failed from error

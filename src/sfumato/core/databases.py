@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from sfumato.core.waiting import acquire_write_lock
 from sfumato.exceptions import InvalidInputError, SfumatoError
@@ -65,11 +65,7 @@ os.register_at_fork(
 
 @dataclass(frozen=True)
 class ErrorTexts:
-    """How trouble is reported: the `thing` that is kept, what was `undone`, and the errors raised.
-
-    `creation` says how to make such a thing, `retry` what to do where a commit was sent and no
-    answer came; the error is `uncertain` then.
-    """
+    """How trouble is reported: what is kept, undone, made or tried again, and the errors raised."""
 
     thing: str
     undone: str
@@ -146,11 +142,10 @@ class Transaction:
 class Database:
     """A place that gives transactions.
 
-    path_or_url: None or ":memory:", a file, or a URL such as "postgresql://user@host/database".
-    timeout: Seconds to wait for another writer, and for a server that does not answer.
-    words: How trouble is reported.
-    keep_open: Keep connections for the next transactions, and a SQLite file in WAL mode: one synced
-        write per commit. The files beside a file in WAL mode belong to it.
+    The place is None or ":memory:", a file, or a URL such as "postgresql://user@host/database".
+    `timeout` is for another writer, and for a server that does not answer. With `keep_open`,
+    connections are kept for the next transactions, and a SQLite file is in WAL mode: one synced
+    write per commit. The files beside a file in WAL mode belong to it.
     """
 
     def __init__(
@@ -167,6 +162,7 @@ class Database:
         self._words = words
         self._keep_open = keep_open
         self._process = os.getpid()
+        self._use_a_file = f"Use a file: {words.thing.title()}('{words.thing}.db')."
         self._kept: list[Any] = []  # connections that are kept open; of a file or memory one
         if path_or_url is None or path_or_url == _MEMORY:
             self.in_memory = True
@@ -174,11 +170,20 @@ class Database:
             self._kept.append(_sqlite(_MEMORY, timeout))
         elif "://" in os.fspath(path_or_url):
             self.is_server = True
-            url = _checked_url(os.fspath(path_or_url), words.thing)
-            self.address, self.shown = url.geturl(), _without_password(url)
-            self._require_driver()
+            self.address, self.shown = _addresses(os.fspath(path_or_url), words.thing)
+            try:
+                import psycopg  # noqa: F401
+            except ModuleNotFoundError as error:
+                raise words.error(
+                    f"A PostgreSQL {words.thing} needs the package '{error.name}': "
+                    "pip install 'sfumato[postgres]'."
+                ) from None
+        elif not os.fspath(path_or_url):
+            raise InvalidInputError(
+                f"The location of a {words.thing} must be a file path or a URL. Got ''."
+            )
         else:
-            self.path = _checked_path(path_or_url, words.thing)
+            self.path = Path(path_or_url).expanduser().resolve()
             self.address = self.shown = str(self.path)
         _databases.add(self)
         weakref.finalize(self, _close_all, self._kept)
@@ -188,7 +193,7 @@ class Database:
         if self.in_memory:
             raise self._words.error(
                 f"An in-memory {self._words.thing} cannot be pickled or sent to another process, "
-                f"where what it records would be lost. {self._use_a_file()}"
+                f"where what it records would be lost. {self._use_a_file}"
             )
         return self.address, self.timeout
 
@@ -211,9 +216,24 @@ class Database:
                 _close_all(self._kept)
 
     def _on_file(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
-        self._refuse_other_process()
+        if self.in_memory and os.getpid() != self._process:
+            raise self._words.error(
+                f"An in-memory {self._words.thing} belongs to the process that made it; a forked "
+                f"child would count on its own copy. {self._use_a_file}"
+            )
+        deadline = time.monotonic() + self.timeout
         try:
-            return self._in_turn(work, begin, mode)
+            if begin != "BEGIN IMMEDIATE" or self.path is None or not self.path.exists():
+                return self._in_file(work, begin, mode, deadline)
+            # Inside of a transaction of this thread others may not be waited for.
+            is_inside = fork_safe_lock._is_owned()  # type: ignore[attr-defined]
+            with contextlib.nullcontext() if is_inside else _line:
+                turn = acquire_write_lock(self.path, deadline)
+                try:
+                    return self._in_file(work, begin, mode, deadline)
+                finally:
+                    if turn is not None:
+                        turn.close()
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _PERHAPS_WRITTEN:
                 raise self._words.uncertain(self._unknown("")) from error
@@ -223,29 +243,22 @@ class Database:
                 f"The {self._words.thing} at {self.shown} {_DAMAGED}"
             ) from error
 
-    def _in_turn(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
-        deadline = time.monotonic() + self.timeout
-        if begin != "BEGIN IMMEDIATE" or self.path is None or not self.path.exists():
-            return self._in_file(work, begin, mode, deadline)
-        # Inside of a transaction of this thread others may not be waited for.
-        is_inside = fork_safe_lock._is_owned()  # type: ignore[attr-defined]
-        with contextlib.nullcontext() if is_inside else _line:
-            turn = acquire_write_lock(self.path, deadline)
-            try:
-                return self._in_file(work, begin, mode, deadline)
-            finally:
-                if turn is not None:
-                    turn.close()
-
     def _in_file(
         self, work: Callable[[Transaction], T], begin: str, mode: str, deadline: float
     ) -> T:
         with fork_safe_lock:
             rest = max(0.0, deadline - time.monotonic())
-            connection: Any = self._kept[0] if self._kept else self._file(mode, rest)
+            connection: Any = self._kept[0] if self._kept else self._open_file(mode, rest)
             is_done = False
             try:
-                self._prepare(connection, rest)
+                # Commits of a file survive a power cut.
+                if connection in self._kept:
+                    connection.execute(f"PRAGMA busy_timeout={int(1000 * rest)}")
+                elif self._keep_open:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    connection.execute("PRAGMA synchronous=FULL")
+                else:  # the journal's directory entry is synced too
+                    connection.execute("PRAGMA synchronous=EXTRA")
                 connection.execute(begin)
                 answer = work(Transaction(connection, None))
                 connection.execute("COMMIT")
@@ -262,30 +275,17 @@ class Database:
                     connection.close()
             return answer
 
-    def _file(self, mode: str, timeout: float) -> sqlite3.Connection:
+    def _open_file(self, mode: str, timeout: float) -> sqlite3.Connection:
+        """Open a file, but no hard link: SQLite looks for a journal beside the name it is given."""
         assert self.path is not None  # noqa: S101 - a database in memory is always open
-        self._reject_hard_links(self.path)
-        return _sqlite(f"{self.path.as_uri()}?mode={mode}", timeout)
-
-    def _reject_hard_links(self, path: Path) -> None:
-        """Refuse a hard link: SQLite looks for a journal beside the name that it was given."""
         with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
-            if path.is_file() and path.stat().st_nlink > 1:
+            if self.path.is_file() and self.path.stat().st_nlink > 1:
                 raise self._words.error(
                     f"The {self._words.thing} at {self.shown} has another name too, by a hard "
                     "link: after a crash, what was written under one name could be lost under "
                     "the other. Remove the other name; a symbolic link does no harm."
                 )
-
-    def _prepare(self, connection: sqlite3.Connection, timeout: float) -> None:
-        """Make a file's commits survive a power cut."""
-        if connection in self._kept:
-            connection.execute(f"PRAGMA busy_timeout={int(1000 * timeout)}")
-        elif self._keep_open:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-        else:  # the journal's directory entry is synced too
-            connection.execute("PRAGMA synchronous=EXTRA")
+        return _sqlite(f"{self.path.as_uri()}?mode={mode}", timeout)
 
     def _on_server(self, work: Callable[[Transaction], T], begin: str) -> T:
         import psycopg
@@ -295,7 +295,7 @@ class Database:
         limits = f"{limits}; SET LOCAL statement_timeout = {work_time}"
         transaction, is_committing = None, False
         try:
-            connection = self._taken()
+            connection = self._connected()
             is_done = False
             try:
                 transaction = Transaction(connection, self.timeout + GRACE)
@@ -307,38 +307,38 @@ class Database:
             finally:
                 if transaction is not None:
                     transaction.end()
-                self._give_back(connection, is_done)
+                with fork_safe_lock:
+                    if is_done and self._keep_open and len(self._kept) < MAX_CACHED:
+                        self._kept.append(connection)
+                        connection = None
+                if connection is not None:
+                    connection.close()
         except psycopg.Error as error:
             was_cut = transaction is not None and transaction.was_cut
+            why = f" within {self.timeout + GRACE:g} s" if was_cut else ""
             if is_committing and error.sqlstate is None:  # no answer: neither yes nor no
-                why = f" within {self.timeout + GRACE:g} s" if was_cut else ""
                 raise self._words.uncertain(self._unknown(why)) from error
-            told = self._silent() if was_cut else self._explained(error)
-            raise self._words.error(told) from error
+            told = (
+                f"The {self._words.thing} at {self.shown} did not answer{why}; "
+                f"{self._words.undone}. Try again when the server is well."
+            )
+            raise self._words.error(told if was_cut else self._explained(error)) from error
         return answer
 
-    def _taken(self) -> Any:
-        """Take a connection to the server that was kept and still stands, or open one."""
-        with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
-            while self._kept:
-                connection = self._kept.pop()
-                if not connection.closed and not _is_readable(connection.fileno()):
-                    return connection
-                connection.close()  # an idle server has nothing to say but its end
-        return self._connected()
-
-    def _give_back(self, connection: Any, is_done: bool) -> None:
-        if is_done and self._keep_open:
-            with fork_safe_lock:
-                if len(self._kept) < MAX_CACHED:
-                    self._kept.append(connection)
-                    return
-        connection.close()
-
     def _connected(self) -> Any:
+        """Return a connection to the server that was kept and still stands, or a new one."""
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
+        with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
+            while self._kept:
+                connection = self._kept.pop()
+                heard = select.poll()
+                if not connection.closed:
+                    heard.register(connection.fileno(), select.POLLIN)
+                    if not heard.poll(0):
+                        return connection
+                connection.close()  # an idle server has nothing to say but its end
         patience = max(1, int(self.timeout + GRACE))
         waits: dict[str, Any] = {
             "connect_timeout": max(2, int(self.timeout)),
@@ -352,32 +352,6 @@ class Database:
         # Statements are not prepared: several in one message cannot be, and some poolers refuse it.
         return psycopg.connect(self.address, autocommit=True, prepare_threshold=None, **chosen)
 
-    def _require_driver(self) -> None:
-        try:
-            import psycopg  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise self._words.error(
-                f"A PostgreSQL {self._words.thing} needs the package '{error.name}': "
-                "pip install 'sfumato[postgres]'."
-            ) from None
-
-    def _refuse_other_process(self) -> None:
-        if self.in_memory and os.getpid() != self._process:
-            raise self._words.error(
-                f"An in-memory {self._words.thing} belongs to the process that made it; a forked "
-                f"child would count on its own copy. {self._use_a_file()}"
-            )
-
-    def _use_a_file(self) -> str:
-        thing = self._words.thing
-        return f"Use a file: {thing.title()}('{thing}.db')."
-
-    def _silent(self) -> str:
-        return (
-            f"The {self._words.thing} at {self.shown} did not answer within "
-            f"{self.timeout + GRACE:g} s; {self._words.undone}. Try again when the server is well."
-        )
-
     def _unknown(self, why: str) -> str:
         return (
             f"The {self._words.thing} at {self.shown} did not confirm the commit{why}. Unknown "
@@ -388,22 +362,16 @@ class Database:
         code = getattr(error, "sqlite_errorname", "") or ""
         state = getattr(error, "sqlstate", "") or ""
         text = str(error).strip().partition("\n")[0]
-        thing, undone = self._words.thing, self._words.undone
-        if state == "42P01" or "no such table" in text or self._is_missing(code):
+        thing, undone, path = self._words.thing, self._words.undone, self.path
+        could_be = path is not None and path.parent.is_dir() and not path.exists()
+        is_missing = code == "SQLITE_CANTOPEN" and could_be
+        if state == "42P01" or "no such table" in text or is_missing:
             return f"There is no {thing} at {self.shown} yet; {self._words.creation} makes one."
         for sign, trouble in _TROUBLE.items():
             if code.startswith(sign) or state == sign:
                 told = trouble.format(timeout=self.timeout, undone=undone, thing=thing)
                 return f"The {thing} at {self.shown} {told}"
         return f"The {thing} at {self.shown} could not be read or written: {text}"
-
-    def _is_missing(self, code: str) -> bool:
-        return (
-            code == "SQLITE_CANTOPEN"
-            and self.path is not None
-            and self.path.parent.is_dir()
-            and not self.path.exists()
-        )
 
 
 _LOCKED = (
@@ -444,25 +412,14 @@ def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:
     )
 
 
-def _is_readable(place: int) -> bool:
-    looked = select.poll()
-    looked.register(place, select.POLLIN)
-    return bool(looked.poll(0))
-
-
 def _close_all(connections: list[Any]) -> None:
     while connections:
         with contextlib.suppress(Exception):  # what was not committed is to be lost
             connections.pop().close()
 
 
-def _checked_path(path: str | os.PathLike[str], thing: str) -> Path:
-    if not os.fspath(path):
-        raise InvalidInputError(f"The location of a {thing} must be a file path or a URL. Got ''.")
-    return Path(path).expanduser().resolve()
-
-
-def _checked_url(text: str, thing: str) -> SplitResult:
+def _addresses(text: str, thing: str) -> tuple[str, str]:
+    """Return the URL of a server, and the same without its password."""
     try:
         url = urlsplit(text)
         _ = url.port
@@ -476,11 +433,7 @@ def _checked_url(text: str, thing: str) -> SplitResult:
             f"The location of a {thing} must be a file path (SQLite) or a postgresql:// URL. Got "
             f"a URL of '{backend}' instead."
         )
-    return url._replace(scheme="postgresql")
-
-
-def _without_password(url: SplitResult) -> str:
-    if url.password is None:
-        return url.geturl()
+    url = url._replace(scheme="postgresql")
     user, _, place = url.netloc.rpartition("@")
-    return url._replace(netloc=f"{user.partition(':')[0]}:***@{place}").geturl()
+    shown = url._replace(netloc=f"{user.partition(':')[0]}:***@{place}")
+    return url.geturl(), (url if url.password is None else shown).geturl()

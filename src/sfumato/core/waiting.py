@@ -30,26 +30,6 @@ class Turn(FileIO):
 
 def acquire_write_lock(database: Path, deadline: float) -> Turn | None:
     """Wait for those who came before, at the longest until `deadline` of the monotonic clock."""
-    queue = _opened(database)
-    if queue is None:
-        return None
-    try:
-        ticket = _draw_ticket(queue)
-        last = min(deadline, time.monotonic() + PATIENCE)
-        looks = 0
-        while not _is_first(queue, ticket) and time.monotonic() < last:
-            time.sleep(POLLS[min(looks, len(POLLS) - 1)])
-            looks += 1
-    except OSError:  # a file system without locks
-        queue.close()
-        return None
-    except BaseException:
-        queue.close()
-        raise
-    return queue
-
-
-def _opened(database: Path) -> Turn | None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         mode = database.stat().st_mode & 0o666
@@ -59,7 +39,25 @@ def _opened(database: Path) -> Turn | None:
     with contextlib.suppress(OSError):  # made by somebody else, who has seen to it
         if os.fstat(place).st_mode & 0o666 != mode:
             os.fchmod(place, mode)
-    return Turn(place, "r+")
+    queue = Turn(place, "r+")
+    try:
+        ticket = _draw_ticket(queue)
+        last = min(deadline, time.monotonic() + PATIENCE)
+        looks = 0
+        while time.monotonic() < last:
+            try:
+                fcntl.lockf(queue, fcntl.LOCK_SH | fcntl.LOCK_NB, ticket, 0)
+                break  # nobody holds an earlier byte
+            except BlockingIOError:
+                time.sleep(POLLS[min(looks, len(POLLS) - 1)])
+                looks += 1
+    except OSError:  # a file system without locks
+        queue.close()
+        return None
+    except BaseException:
+        queue.close()
+        raise
+    return queue
 
 
 def _draw_ticket(queue: FileIO) -> int:
@@ -70,11 +68,3 @@ def _draw_ticket(queue: FileIO) -> int:
         except BlockingIOError:
             continue
         return ticket
-
-
-def _is_first(queue: FileIO, connection_args: int) -> bool:
-    try:
-        fcntl.lockf(queue, fcntl.LOCK_SH | fcntl.LOCK_NB, connection_args, 0)
-    except BlockingIOError:
-        return False
-    return True
