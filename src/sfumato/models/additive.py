@@ -26,6 +26,7 @@ from sfumato.models.additive_rows import (
     BIN_MIDDLES,
     FARTHEST_SCORE,
     AdditiveScores,
+    Array,
     HatRows,
     HatSums,
     PairRows,
@@ -35,21 +36,14 @@ from sfumato.models.additive_rows import (
     ScorePlaces,
     SideMeans,
     Sides,
-    clear_means,
-    clear_odds,
+    clear_pairs,
     column_orders,
     knots_at,
     probability_line,
     public_knots,
     target_line,
 )
-from sfumato.models.base import (
-    Array,
-    PrivateClassifier,
-    PrivateEstimator,
-    PrivateRegressor,
-    target_range,
-)
+from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget, Release
 from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, Descent, step_size, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
@@ -278,8 +272,8 @@ def plot_explanation(
         else:
             places = np.arange(len(curve))
             axis.errorbar(places, curve, yerr=band, fmt="o", capsize=2)
-            axis.set_xticks(places, [str(value) for value in each.values], rotation=60, ha="right")
-            axis.tick_params(axis="x", labelsize=7)
+            named = [str(value) for value in each.values]
+            axis.set_xticks(places, named, rotation=60, ha="right", fontsize=7)
         axis.axhline(0, linewidth=0.6, color="grey")
         axis.set_title(each.name, fontsize=9)
     for axis in axes[len(shown) :]:
@@ -381,10 +375,9 @@ class AdditiveModel(PrivateEstimator):
         *,
         counted: bool = False,
     ) -> tuple[AdditiveScores, Release, Any, float, float]:
-        """Declare and draw all releases but the last; what is learned is noted.
+        """Declare all releases, and draw all but those of scores; what is learned is noted.
 
         shares: For the cuts of a target alone, the moment, the cuts of scores, the last look.
-        last: What the last look adds up. A regressor's target is the last number of a row.
         """
         columns, has_target = self._columns, not self.has_labels
         n_columns, n_classes = columns.width, 1 if has_target else len(self.classes_)
@@ -447,10 +440,7 @@ class AdditiveModel(PrivateEstimator):
             sides = encoded.mapped(Sides(hats, places, tuple(strongest), has_target))
             drawn, noise = budget.draw(crossed, sides), budget.noise(crossed)  # [A9] sides of pairs
             if n_rows >= (paired_from or 0.0):
-                if isinstance(crossed.statistic, CountTables):
-                    clear = clear_odds(crossed.statistic.split(drawn), noise)
-                else:
-                    clear = clear_means(drawn, noise)
+                clear = clear_pairs(crossed.statistic, drawn, noise)
                 best = np.argsort(-clear, kind="stable")[:MAX_PAIRS]
                 listed = list(combinations(strongest, 2))
                 kept = [listed[k] for k in sorted(best) if clear[k] > CLEAR]
@@ -588,19 +578,15 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     Parameters
     ----------
     n_knots : int, optional
-        Knots per column of numbers, its two public ends included: 3, 5, 9, 17, 33 or 65. By
-        default 9 where they are private and 5 where they are public.
+        Knots per column of numbers with its public ends: 3, 5, 9 (if private), 17, 33 or 65.
     knots : {"private", "public"} or None, default=None
-        Where the knots are: at released quantiles, or at public places of the range, which costs
-        nothing (even ones, or their squares where the range has no negative numbers). None: public
-        where the number of rows, public, expected or released, is too small for quantiles.
+        At released quantiles, or at public places, which cost nothing (even ones, or their squares
+        where no number is negative). None: public where there are too few rows for quantiles.
     interactions : bool, optional
         Whether pairs of columns add something together: one weight for the product of their
-        places. None: where the number of rows, public, expected or released, is large enough for
-        the number of pairs; at most 16 columns are paired, those in which classes differ most.
+        places, for at most 8 pairs. None: where there are enough rows for their number.
     class_weight : {"balanced"}, mapping or None, default=None
-        "balanced" weighs classes inversely to their released sizes; a mapping gives public weights
-        by label.
+        "balanced": inversely to their released sizes; a mapping gives public weights by label.
     largest_weight : float, default=20.0
         Public bound on the ratio of two balanced weights.
     n_steps : int, default=240
@@ -608,8 +594,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
     expected_rows : int, optional
-        A public number of rows, for the rule on knots. Without it a secret number is released
-        first, with a thousandth of the budget.
+        A public number of rows, for both rules; a secret one is released first, by default.
     $shared
 
     Attributes

@@ -23,7 +23,7 @@ from sfumato.exceptions import MissingBoundsError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_product
-from sfumato.sums.statistics import EDGES, Codes, Statistic
+from sfumato.sums.statistics import EDGES, Codes, CountTables, Statistic
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
@@ -143,8 +143,7 @@ def knots_at(cuts: Array) -> Array:
     known = ~np.isnan(cuts)
     places = np.full(cuts.shape, np.nan)
     places[known] = EDGES[cuts[known].astype(int) - 1]
-    ends = np.zeros((len(cuts), 1)), np.ones((len(cuts), 1))
-    knots = np.concatenate([ends[0], places, ends[1]], axis=1)
+    knots = np.column_stack([np.zeros(len(cuts)), places, np.ones(len(cuts))])
     for row in knots:
         missing = np.isnan(row)
         numbers = np.arange(len(row))
@@ -327,19 +326,16 @@ class SideMeans(Statistic):
         return math.sqrt(self.shape[0] * (4 if relation is Relation.REPLACE_ONE else 2))
 
 
-def clear_means(means: Array, noise: float) -> Array:
-    """Return by how many deviations two sides change the mean together, beyond each alone."""
-    counts = np.maximum(means[..., 0], 1.0 + noise)
-    mean = np.clip(means[..., 1] / counts, -1.0, 1.0)
-    apart = np.abs((SIGNS * mean).sum(axis=(1, 2)))
-    spread = DEFAULT_SPREAD**2 / counts + (1 + mean**2) * (noise / counts) ** 2
-    return np.asarray(apart / np.sqrt(spread.sum(axis=(1, 2))))
-
-
-def clear_odds(tables: list[Array], noise: float) -> Array:
-    """Return by how many deviations two sides change the odds of a class together."""
+def clear_pairs(statistic: Statistic, drawn: Array, noise: float) -> Array:
+    """Return by how many deviations two sides together change a mean, or the odds of a class."""
+    if not isinstance(statistic, CountTables):
+        counts = np.maximum(drawn[..., 0], 1.0 + noise)
+        mean = np.clip(drawn[..., 1] / counts, -1.0, 1.0)
+        apart = np.abs((SIGNS * mean).sum(axis=(1, 2)))
+        spread = DEFAULT_SPREAD**2 / counts + (1 + mean**2) * (noise / counts) ** 2
+        return np.asarray(apart / np.sqrt(spread.sum(axis=(1, 2))))
     clear = []
-    for counts in tables:
+    for counts in statistic.split(drawn):
         inside = np.maximum(counts, 1.0 + noise)
         found = 0.0
         for each in range(counts.shape[2] if counts.shape[2] > 2 else 1):
