@@ -155,11 +155,6 @@ class KernelAffineHull(_OneBranch):
         λ*.
     n_features_in_ : int
 
-    See Also
-    --------
-    DeepAffineHull : Several layers.
-    WideAffineHull : Several branches, for many rows.
-
     Notes
     -----
     λ* grows with the squares of the rows while the kernel does not see their scale, so the map
@@ -221,6 +216,8 @@ class DeepAffineHull(_OneBranch):
     .. math:: M_l = A_{n-l+1} \circ \dots \circ A_n, \qquad
               D(y) = M_{\hat l}(y), \quad \hat l = \arg\min_{l \le L} \|y - M_l(y)\|.
 
+    The notes of `KernelAffineHull` hold here as well.
+
     Parameters
     ----------
     n_components : int, default=20
@@ -238,10 +235,6 @@ class DeepAffineHull(_OneBranch):
     regularization_ : ndarray of shape (n_layers,)
         λ* of each layer.
     n_features_in_ : int
-
-    See Also
-    --------
-    KernelAffineHull : A single layer; its notes hold here as well.
 
     Examples
     --------
@@ -351,11 +344,6 @@ class WideAffineHull(_Hull, _ManyBranches):
         Number of the branch of each training row.
     n_features_in_ : int
 
-    See Also
-    --------
-    DeepAffineHull : A single branch.
-    AffineHullClassifier : One wide hull per class.
-
     Examples
     --------
     >>> import numpy as np
@@ -438,11 +426,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     hulls_ : list of WideAffineHull
         One per class, in the order of `classes_`.
     n_features_in_ : int
-
-    See Also
-    --------
-    WideAffineHull : The hull of one class.
-    KernelAffineHull : Scale, offset and far points.
 
     Notes
     -----

@@ -678,10 +678,6 @@ class MembershipAutoencoder(_Filter):
         beta of each layer.
     n_features_in_ : int
 
-    See Also
-    --------
-    WideMembershipAutoencoder : For many rows.
-
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -757,11 +753,6 @@ class WideMembershipAutoencoder(_Filter, _ManyAutoencoders):
     branches_ : list of dict
         The folded model of each cluster.
     n_features_in_ : int
-
-    See Also
-    --------
-    MembershipAutoencoder : A single cluster.
-    MembershipClassifier : One wide autoencoder per class.
 
     Examples
     --------

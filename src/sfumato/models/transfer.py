@@ -487,11 +487,35 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         return rows, codes, (budget, budget.calibrate(), draw)  # [T10] charged with the source
 
     def _codes_alone(self, scaled: Array) -> Codes:
-        """Return the class of each scaled row by the released source, by that row alone."""
-        centre, radius = self._cube.inner_bounds.ball(self.n_source_features_)
+        """Return the most probable class of each scaled row by the source, by that row alone.
+
+        A plain matrix product rounds a row in another way among other rows, so that one record
+        more could change the code of a row on the border of two classes. Here products are exact,
+        and all else is done number by number.
+        """
+
+        def turned(rows: Array, basis: Array, reach: float) -> Array:
+            """``rows @ basis`` for rows of at most this length, cut to 26 bits of it, exactly."""
+            unit = 2.0 ** math.ceil(math.log2(reach))
+            return np.asarray(exact_projection(rows / unit, basis) * unit)
+
+        source = self.source_
+        centre, size = self._cube.inner_bounds.ball(self.n_source_features_)
         # A public bound on the distance of a scaled row from the released centre.
-        reach = radius + float(np.linalg.norm(centre - self.source_["centre"]))
-        return codes_alone(self.source_, scaled, reach * (1 + 2.0**-20))
+        reach = (size + float(np.linalg.norm(centre - source["centre"]))) * (1 + 2.0**-20)
+        radius = float(source["radius"])
+        points = turned(scaled - source["centre"], source["basis"], reach) / radius
+        shares = source["counts"] / source["counts"].sum()
+        scores = []
+        for share, mean, covariance in zip(
+            shares, source["means"], source["covariances"], strict=True
+        ):
+            variances, axes = np.linalg.eigh(covariance)
+            away = turned(points - mean, axes, 2 * reach / radius + float(np.linalg.norm(mean)))
+            whitened = away / np.sqrt(variances)
+            constant = math.log(share) - float(np.log(variances).sum()) / 2
+            scores.append(constant - row_sums(whitened * whitened)[:, 0] / 2)
+        return np.asarray(np.column_stack(scores).argmax(axis=1))
 
     def _fit_target(self, rows: Array, codes: Codes, planned: Planned | None) -> Codes | None:
         """Learn to classify the target; return the codes of its rows, unless it is protected."""
@@ -686,33 +710,6 @@ def log_joint(source: Gaussians, coordinates: Array) -> Array:
     gaussians = ClassGaussians(source["counts"], source["means"], source["covariances"])
     shares = source["counts"] / source["counts"].sum()
     return np.asarray(gaussians.log_densities(coordinates) + np.log(shares))
-
-
-def codes_alone(source: Gaussians, rows: Array, reach: float) -> Codes:
-    """Return the most probable class of each row, by that row alone.
-
-    A plain matrix product rounds a row in another way among other rows, so that one record more
-    could change the code of a row on the border of two classes. Here products are exact, and all
-    else is done number by number. `reach` is a public bound on the distance of rows from the
-    centre of the source.
-    """
-
-    def turned(rows: Array, basis: Array, reach: float) -> Array:
-        """``rows @ basis`` for rows of at most this length, cut to 26 bits of it, exactly."""
-        unit = 2.0 ** math.ceil(math.log2(reach))
-        return np.asarray(exact_projection(rows / unit, basis) * unit)
-
-    radius = float(source["radius"])
-    points = turned(rows - source["centre"], source["basis"], reach) / radius
-    shares = source["counts"] / source["counts"].sum()
-    scores = []
-    for share, mean, covariance in zip(shares, source["means"], source["covariances"], strict=True):
-        variances, axes = np.linalg.eigh(covariance)
-        away = turned(points - mean, axes, 2 * reach / radius + float(np.linalg.norm(mean)))
-        whitened = away / np.sqrt(variances)
-        constant = math.log(share) - float(np.log(variances).sum()) / 2
-        scores.append(constant - row_sums(whitened * whitened)[:, 0] / 2)
-    return np.asarray(np.column_stack(scores).argmax(axis=1))
 
 
 def nearest_mean_scores(rows: Array, known: Array) -> Array:
