@@ -28,7 +28,7 @@ from sfumato.federated.party import Party
 from sfumato.federated.schema import pack
 from sfumato.privacy.composition import parallel
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
+from sfumato.synthetic.hull_classifier import HullAnswers
 
 Ask = Callable[[Request], list[Reply]]
 SERVING = ("models", "distances")
@@ -49,14 +49,14 @@ class HullTask:
     """
 
     name: str
-    estimator: PrivateAffineHullClassifier
+    estimator: HullAnswers
     serve: str = "models"
 
     def __post_init__(self) -> None:
         if self.serve not in SERVING:
             raise InvalidInputError(f"'serve' must be one of {SERVING}. Got {self.serve!r}.")
-        if not isinstance(self.estimator, PrivateAffineHullClassifier):
-            raise InvalidInputError("'estimator' must be a PrivateAffineHullClassifier.")
+        if not isinstance(self.estimator, HullAnswers):
+            raise InvalidInputError("'estimator' must be a private classifier by hulls.")
 
     def request(self) -> Request:
         """Return the one training request.
@@ -258,12 +258,10 @@ def run_task(
     return FederatedResult(model, guarantees, total, (done,))
 
 
-def _received_model(
-    reply: Reply, asked: PrivateAffineHullClassifier, promised: Guarantee
-) -> PrivateAffineHullClassifier:
+def _received_model(reply: Reply, asked: HullAnswers, promised: Guarantee) -> HullAnswers:
     """Rebuild a party's model and check that it is what was asked for."""
     model = model_from(reply.array("model", (None,), kinds="u"))
-    if not isinstance(model, PrivateAffineHullClassifier) or not hasattr(model, "classifier_"):
+    if type(model) is not type(asked) or not hasattr(model, "classifier_"):
         raise FederationError(f"{reply.party} sent something that is not a fitted hull classifier.")
     if (model.bounds, model.unit) != (asked.bounds, asked.unit):
         raise FederationError(f"{reply.party} sent a model of other bounds or another unit.")
