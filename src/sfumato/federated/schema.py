@@ -402,7 +402,7 @@ PARTS: dict[type, _Entry] = {
     # Maps that are told how rows lie
     Clipped: _entry(bounds=_bounds, width=_SIZE),
     IntoUnitBall: _entry(bounds=_part(Bounds), width=_SIZE),
-    IntoUnitCube: _entry(bounds=_part(Bounds), n_features=_SIZE),
+    IntoUnitCube: _entry(bounds=_part(Bounds), width=_SIZE),
     WithTarget: _entry(into_ball=_part(IntoUnitBall)),
     Cells: _entry(_has_box, lower=_REALS, upper=_REALS, shape=_SIZES, may_be_missing=_FLAG),
     ColumnCells: _entry(

@@ -47,18 +47,23 @@ class DelayedParts(ListedParts):
             with report_failures("Dask"):
                 yield from dask.compute(*calls)
             return
+        from distributed import as_completed
+
         with report_failures("Dask"):
-            yield from _results(client, client.compute(calls, retries=RETRIES))
+            for future in as_completed(client.compute(calls, retries=RETRIES)):
+                if client.status != "running" or future.status in ("cancelled", "lost"):
+                    raise EngineError("The scheduler of Dask was lost.")
+                yield future.result()
 
     def cache(self, task: Task) -> Partitions:
         """Keep what a task makes of each part on the workers."""
         client = _client()
         if client is None:
             return super().cache(task)
-        calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
-        return DelayedParts(client.compute(calls, retries=RETRIES), self.columns)._reporting_as(
-            self
-        )
+        keep = dask.delayed(_applied, pure=False)
+        calls = [keep(task, *each, listed=True) for each in enumerate(self._parts)]
+        kept = DelayedParts(client.compute(calls, retries=RETRIES), self.columns)
+        return kept._reporting_as(self)
 
 
 class FrameParts(DelayedParts):
@@ -154,9 +159,13 @@ class _Reader:
     batches: Callable[[], Iterable[Any]]
 
 
-def _applied(task: Task, number: int, part: Any) -> Any:
+def _applied(task: Task, number: int, part: Any, *, listed: bool = False) -> Any:
+    batches = part if isinstance(part, list) else _in_batches(part)
+    if isinstance(part, _Reader):
+        batches = part.batches()
     with _reused_memory():
-        return task(number, _batches_of(part))
+        found = task(number, batches)
+        return list(found) if listed else found
 
 
 @contextmanager
@@ -188,12 +197,6 @@ def _reused_memory() -> Iterator[None]:
                 library.malloc_trim(0)
 
 
-def _batches_of(part: Any) -> Iterable[Any]:
-    if isinstance(part, _Reader):
-        return part.batches()
-    return part if isinstance(part, list) else _in_batches(part)
-
-
 def _in_batches(part: Any) -> Iterator[Any]:
     """Cut a partition into batches that stay near the processor."""
     together = part if isinstance(part, tuple) else (part,)
@@ -201,11 +204,6 @@ def _in_batches(part: Any) -> Iterator[Any]:
         cut = slice(start, start + BATCH_ROWS)
         batch = tuple(None if each is None else each[cut] for each in together)
         yield batch if isinstance(part, tuple) else batch[0]
-
-
-def _listed(task: Task, number: int, part: Any) -> list[Any]:
-    with _reused_memory():
-        return list(task(number, _batches_of(part)))
 
 
 def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
@@ -221,14 +219,3 @@ def _client() -> Any:
         return default_client()
     except (ImportError, ValueError):
         return None
-
-
-def _results(client: Any, futures: list[Any]) -> Iterator[Any]:
-    """Yield results as they come; none after the scheduler was lost."""
-    from distributed import as_completed
-
-    waiting: Iterable[Any] = as_completed(futures)
-    for future in waiting:
-        if client.status != "running" or future.status in ("cancelled", "lost"):
-            raise EngineError("The scheduler of Dask was lost.")
-        yield future.result()

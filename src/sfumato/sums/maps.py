@@ -52,11 +52,10 @@ class MappedRows:
         """Return the rows mapped once and for all, if they take no more than `n_bytes`."""
         if 8 * math.prod(self.shape) > n_bytes or not fits_in_memory(n_bytes):
             return self
-        whole = np.empty(self.shape)
-        for start in range(0, len(self), BLOCK):
-            part = slice(start, start + BLOCK)
-            whole[part] = self[part]
-        return whole
+        starts = range(0, len(self), BLOCK)
+        return np.concatenate(
+            [np.empty((0, self.shape[1])), *(self[i : i + BLOCK] for i in starts)]
+        )
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -133,50 +132,30 @@ class IntoUnitCube:
     """Rows in a box are seen in the unit cube, ``(x - lower) / width``; others as they are.
 
     bounds: Public bounds of the rows.
-    n_features: Numbers of a row.
+    width: Numbers of a row.
     """
 
     bounds: Bounds
-    n_features: int
+    width: int
 
     @property
     def inner_bounds(self) -> Bounds:
         """The bounds of scaled rows."""
-        return Bounds(lower=0.0, upper=1.0) if self._is_box else Bounds(norm=self.bounds.norm)
+        is_box = self.bounds.norm is None
+        return Bounds(lower=0.0, upper=1.0) if is_box else Bounds(norm=self.bounds.norm)
 
-    @property
-    def width(self) -> int:
-        """Numbers of a row: a scale is a map of blocks of rows."""
-        return self.n_features
-
-    def __call__(self, rows: Array) -> Array:
-        """Clip and scale a block of rows."""
-        return self.scaled(rows)
-
-    def scaled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scaled(self, rows: Array) -> Array:
         """Clip rows and scale them, each by itself."""
-        if not self._is_box:
-            return self.bounds.clip(X)
-        lower, width = self._corner_and_width()
-        return np.asarray((self.bounds.clip(X) - lower) / width)
+        box = self.bounds.box(self.width) if self.bounds.norm is None else None
+        inside = self.bounds.clip(rows)
+        return inside if box is None else np.asarray((inside - box[0]) / (box[1] - box[0]))
+
+    __call__ = scaled
 
     def to_rows(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         """Undo the scaling and clip to the bounds."""
-        if not self._is_box:
-            return self.bounds.clip(scaled)
-        lower, width = self._corner_and_width()
-        rows = scaled * width
-        rows += lower
-        return self.bounds.clip(rows)
-
-    @property
-    def _is_box(self) -> bool:
-        return self.bounds.lower is not None and self.bounds.norm is None
-
-    def _corner_and_width(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        box = self.bounds.box(self.n_features)
-        assert box is not None  # noqa: S101 - callers ask for a box first
-        return box[0], box[1] - box[0]
+        box = self.bounds.box(self.width) if self.bounds.norm is None else None
+        return self.bounds.clip(scaled if box is None else scaled * (box[1] - box[0]) + box[0])
 
 
 @dataclass(frozen=True)
@@ -293,28 +272,21 @@ class LinearRows:
 
     def __call__(self, rows: Array) -> Array:
         """Map rows of the unit ball."""
-        if self.projection is not None:
-            rows = self._projected(rows)
+        xp = namespace_of(rows)
+        if self.projection is not None:  # exactly, and into the unit ball or to length 1
+            rows = truncate_to_grid(exact_projection(rows, self.projection), FINE_BITS)
+            squares = xp.sum(rows * rows, axis=1, keepdims=True)  # exact, 52 bits below 2
+            shortest = 2.0 ** (-2 * FINE_BITS) if self.unit_length else 1.0
+            if self.radius is not None:
+                shortest = max(self.radius**2, 2.0 ** (-2 * FINE_BITS))
+            limit = shortest * xp.ones_like(squares)
+            longest = xp.where(squares > limit, squares, limit)
+            rows = rows * ((1 - ROUNDING_MARGIN) / xp.sqrt(longest))
         if self.intercept:
-            xp = namespace_of(rows)
             ones = self.constant * xp.ones_like(rows[:, :1])
             length = math.sqrt(1 + self.constant**2)
             rows = xp.concat([rows, ones], axis=1) * ((1 - ROUNDING_MARGIN) / length)
         return truncate_to_grid(rows, ROW_BITS)
-
-    def _projected(self, rows: Array) -> Array:
-        """Project exactly, and scale into the unit ball or to length 1."""
-        assert self.projection is not None  # noqa: S101 - for the type checker
-        projected = truncate_to_grid(exact_projection(rows, self.projection), FINE_BITS)
-        xp = namespace_of(rows)
-        squares = xp.sum(projected * projected, axis=1, keepdims=True)  # exact, 52 bits below 2
-        shortest = 2.0 ** (-2 * FINE_BITS) if self.unit_length else 1.0
-        if self.radius is not None:
-            shortest = max(self.radius**2, 2.0 ** (-2 * FINE_BITS))
-        limit = shortest * xp.ones_like(squares)
-        return projected * (
-            (1 - ROUNDING_MARGIN) / xp.sqrt(xp.where(squares > limit, squares, limit))
-        )
 
 
 @dataclass(frozen=True, eq=False)

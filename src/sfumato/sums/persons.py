@@ -308,28 +308,23 @@ def choose(
     crowded = np.flatnonzero(sizes > unit.rows)
     if len(crowded):  # [T5] by their own rows alone
         parts = [crowded[i : i + HASHED_ROWS] for i in range(0, len(crowded), HASHED_ROWS)]
-        all_hashes = np.concatenate([hashes(each) for each in parts])
-        is_kept = _are_kept(owners[crowded], all_hashes, counts, unit.rows)
-        sizes[crowded] = np.where(is_kept, unit.rows, 0)
+        found = np.concatenate([hashes(each) for each in parts])
+        mine, rows = owners[crowded], unit.rows
+        bits = max(int(mine.max()).bit_length(), 1)
+        keys = (mine.astype(np.uint64) << np.uint64(64 - bits)) | (found >> np.uint64(bits))
+        persons = np.flatnonzero(counts > rows)
+        starts = np.cumsum(counts[persons]) - counts[persons]
+        in_order = np.sort(keys)  # one quick sort tells the last row that is kept of each ...
+        if np.any(in_order[starts + rows - 1] == in_order[starts + rows]):
+            order = np.lexsort((found, mine))  # ... unless it looks like the first dropped one
+            ranks = np.arange(len(order)) - np.repeat(starts, counts[persons])
+            is_kept = ranks[np.argsort(order)] < rows
+        else:
+            last = np.zeros(len(counts), dtype=np.uint64)
+            last[persons] = in_order[starts + rows - 1]
+            is_kept = keys <= last[mine]
+        sizes[crowded] = np.where(is_kept, rows, 0)
     return UnsortedPersons(unit, int(np.count_nonzero(counts)), sizes)
-
-
-def _are_kept(
-    owners: Codes, hashes: Hashes, counts: NDArray[np.intp], rows: int
-) -> NDArray[np.bool_]:
-    """Whether each row is among the first of its person by hash, and then by place."""
-    bits = max(int(owners.max()).bit_length(), 1)
-    keys = (owners.astype(np.uint64) << np.uint64(64 - bits)) | (hashes >> np.uint64(bits))
-    crowded = np.flatnonzero(counts > rows)
-    starts = np.cumsum(counts[crowded]) - counts[crowded]
-    in_order = np.sort(keys)  # one quick sort tells the last row that is kept of each person ...
-    if np.any(in_order[starts + rows - 1] == in_order[starts + rows]):
-        order = np.lexsort((hashes, owners))  # ... unless it looks like the first that is dropped
-        ranks = np.arange(len(order)) - np.repeat(starts, counts[crowded])
-        return np.asarray(ranks[np.argsort(order)] < rows)
-    last = np.zeros(len(counts), dtype=np.uint64)
-    last[crowded] = in_order[starts + rows - 1]
-    return np.asarray(keys <= last[owners])
 
 
 # Who is who, and which row is which ---------------------------------------------------------------
@@ -410,47 +405,43 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
 
 
 def id_cells(groups: Any) -> NDArray[Any]:
-    """Return a column of IDs as an array, whole numbers beside a missing one as objects."""
-    cells = as_cells(_as_given(groups))
+    """Return a column of IDs as an array, whole numbers beside a missing one as objects.
+
+    Without NumPy's way with a missing cell, which makes doubles of whole numbers; numbers, texts
+    and times that Python can hold, and of other types none is an ID.
+    """
+    groups = on_arrow(groups)
+    if hasattr(groups, "to_pylist"):
+        groups = plain(groups)
+        types, kind = pa.types, groups.type
+        if types.is_time(kind):
+            groups = groups.cast(f"int{kind.bit_width}")
+        if types.is_nested(kind) or types.is_interval(kind):
+            groups = [None] * len(groups)
+        else:
+            if types.is_decimal(kind) or (types.is_integer(groups.type) and groups.null_count):
+                groups = read_as(groups, "string")
+            chunks = groups.chunks if hasattr(groups, "chunks") else [groups]
+            parts = [each.to_numpy(zero_copy_only=False) for each in chunks]
+            groups = np.concatenate(parts) if parts else np.empty(0, dtype=object)
+    elif hasattr(getattr(groups, "cat", groups), "categories"):  # of pandas
+        shell = getattr(groups, "cat", groups)
+        known = [*shell.categories.to_numpy(dtype=object), None]
+        groups = [known[code] for code in np.asarray(shell.codes)]
+    elif hasattr(groups, "to_numpy"):
+        is_plain = isinstance(getattr(groups, "dtype", None), np.dtype)
+        groups = groups.to_numpy() if is_plain else cells_of(groups)
+    cells = as_cells(groups)
     if cells.dtype.kind in TIME_KINDS:
-        known, places = np.unique(cells, return_inverse=True)  # of any unit, one time is one ID
-        texts = np.empty(len(known), dtype=object)
-        texts[:] = [_time_text(time) for time in known]
+        times, places = np.unique(cells, return_inverse=True)  # of any unit, one time is one ID
+        texts = np.empty(len(times), dtype=object)
+        texts[:] = [_time_text(time) for time in times]
         cells = np.asarray(texts[places])
     if cells.ndim == 2 and cells.shape[1] == 1:
         cells = cells[:, 0]
     if cells.ndim != 1:
         raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
     return cells
-
-
-def _as_given(groups: Any) -> Any:
-    """Return cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
-    groups = on_arrow(groups)
-    if hasattr(groups, "to_pylist"):
-        return _of_arrow(plain(groups))
-    if hasattr(getattr(groups, "cat", groups), "categories"):  # of pandas
-        shell = getattr(groups, "cat", groups)
-        known = [*shell.categories.to_numpy(dtype=object), None]
-        return [known[code] for code in np.asarray(shell.codes)]
-    if hasattr(groups, "to_numpy"):
-        is_plain = isinstance(getattr(groups, "dtype", None), np.dtype)
-        return groups.to_numpy() if is_plain else cells_of(groups)
-    return groups
-
-
-def _of_arrow(groups: Any) -> Any:
-    """Return numbers, texts and times of NumPy, which Python can hold; of others none is an ID."""
-    types, kind = pa.types, groups.type
-    if types.is_time(kind):
-        groups = groups.cast(f"int{kind.bit_width}")
-    if types.is_nested(kind) or types.is_interval(kind):
-        return [None] * len(groups)
-    if types.is_decimal(kind) or (types.is_integer(groups.type) and groups.null_count):
-        groups = read_as(groups, "string")
-    chunks = groups.chunks if hasattr(groups, "chunks") else [groups]
-    parts = [each.to_numpy(zero_copy_only=False) for each in chunks]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=object)
 
 
 def _time_text(time: Any) -> str:

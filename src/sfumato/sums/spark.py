@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sfumato.sums.persons import partition_of
 
 SCHEMA = "number int, message binary"
 PERSON = "sfumato_person"  # name of a column while rows are moved
+Opening = Callable[[Iterable[Any]], Iterator[Any]]  # of what Spark gives, to batches
 
 
 class SparkParts(Partitions):
@@ -24,8 +26,9 @@ class SparkParts(Partitions):
         every pass.
     """
 
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
+    def __init__(self, frame: Any, opening: Opening | None = None) -> None:
+        self._frame, self._opening = frame, opening or _as_tables
+        self.columns = list(map(str, frame.columns))
         self._numbers: frozenset[int] | None = None
 
     @property
@@ -33,40 +36,32 @@ class SparkParts(Partitions):
         """Number of parts, as found in a first pass: Spark may join partitions as it runs."""
         if self._numbers is None:
             with report_failures("Spark"):
-                found = self._frame.mapInArrow(_Applied(_no_sum, _as_tables), SCHEMA).collect()
+                number = partial(_apply, _no_sum, _as_tables)
+                found = self._frame.mapInArrow(number, SCHEMA).collect()
             self._numbers = frozenset(int(row[0]) for row in found)
             if self._numbers != frozenset(range(len(self._numbers))):
                 raise EngineError("Spark does not number the partitions of this table from 0.")
         return len(self._numbers)
 
-    @property
-    def columns(self) -> Sequence[str] | int:
-        """Names of the columns."""
-        return list(map(str, self._frame.columns))
-
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to every partition, where Spark puts it."""
         with report_failures("Spark"):
-            rows = self._frame.mapInArrow(_Applied(task, self._opening), SCHEMA).collect()
+            rows = self._frame.mapInArrow(partial(_apply, task, self._opening), SCHEMA).collect()
         for row in rows:
             yield bytes(row[1])
-
-    @property
-    def _opening(self) -> Callable[[Iterable[Any]], Iterator[Any]]:
-        return _as_tables
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
         """Read no more than these columns."""
         self._require(types)
-        declared = SparkParts(self._frame.select(*(f"`{name}`" for name in types)))
-        declared.progress = self.progress
-        return declared
+        fewer = self._frame.select(*(f"`{name}`" for name in types))
+        return SparkParts(fewer)._reporting_as(self)
 
     def cache(self, task: Task) -> Partitions:
         """Keep what a task makes of each partition, in memory and on the disks of the workers."""
-        packed = self._frame.mapInArrow(_Packed(task, self._opening), SCHEMA).persist()
-        kept = _KeptParts(packed)
-        kept.progress = self.progress
+        packing = partial(_pack_blocks, task, self._opening)
+        packed = self._frame.mapInArrow(packing, SCHEMA).persist()
+        kept = SparkParts(packed, _as_blocks)._reporting_as(self)
+        weakref.finalize(kept, _forget, packed)
         return kept
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
@@ -74,24 +69,13 @@ class SparkParts(Partitions):
         fields = ", ".join(
             f"`{field.name}` {field.dataType.simpleString()}" for field in self._frame.schema.fields
         )
+        marking = partial(_mark_persons, ids_of, self.n_parts)
         moved = (
-            self._frame.mapInArrow(_Marked(ids_of, self.n_parts), f"{fields}, `{PERSON}` bigint")
+            self._frame.mapInArrow(marking, f"{fields}, `{PERSON}` bigint")
             .repartition(self.n_parts, PERSON)
             .drop(PERSON)
         )
-        gathered = SparkParts(moved)
-        gathered.progress = self.progress
-        return gathered
-
-
-class _KeptParts(SparkParts):
-    def __init__(self, frame: Any) -> None:
-        super().__init__(frame)
-        weakref.finalize(self, _forget, frame)
-
-    @property
-    def _opening(self) -> Callable[[Iterable[Any]], Iterator[Any]]:
-        return _as_blocks
+        return SparkParts(moved)._reporting_as(self)
 
 
 def _forget(frame: Any) -> None:
@@ -101,33 +85,39 @@ def _forget(frame: Any) -> None:
         return
 
 
-class _Applied:
-    """What Spark runs on a partition."""
-
-    def __init__(self, task: Task, opening: Callable[[Iterable[Any]], Iterator[Any]]) -> None:
-        self._task, self._opening = task, opening
-
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        number = _partition_number()
-        yield _row(number, bytes(self._task(number, self._opening(batches))))
+def _apply(task: Task, opening: Opening, batches: Iterable[Any]) -> Iterator[Any]:
+    """Run a task on a partition, and give what it answers as one row."""
+    number = _partition_number()
+    yield _row(number, bytes(task(number, opening(batches))))
 
 
-class _Packed(_Applied):
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        number = _partition_number()
-        for block in self._task(number, self._opening(batches)):
-            yield _row(number, _packed(block))
+def _pack_blocks(task: Task, opening: Opening, batches: Iterable[Any]) -> Iterator[Any]:
+    """Run a task on a partition, and give each block as Arrow tensors in one row."""
+    number = _partition_number()
+    for block in task(number, opening(batches)):
+        sink = pa.BufferOutputStream()
+        longest = np.empty(0) if block.longest is None else block.longest
+        for array in (np.array([block.size]), block.rows, block.codes, longest):
+            pa.ipc.write_tensor(pa.Tensor.from_numpy(np.ascontiguousarray(array)), sink)
+        yield _row(number, bytes(sink.getvalue()))
 
 
-class _Marked:
-    def __init__(self, ids_of: Callable[[Any], Any], n_parts: int) -> None:
-        self._ids_of, self._n_parts = ids_of, n_parts
+def _as_blocks(batches: Iterable[Any]) -> Iterator[KeptBlock]:
+    """Read what `_pack_blocks` wrote."""
+    for batch in batches:
+        for message in batch.column(1):
+            source = pa.BufferReader(message.as_py())
+            size, rows, codes, longest = (pa.ipc.read_tensor(source).to_numpy() for _ in range(4))
+            yield KeptBlock(rows, codes, int(size[0]), longest if len(longest) else None)
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            numbers = partition_of(self._ids_of(pa.Table.from_batches([batch])), self._n_parts)
-            columns = [*batch.columns, pa.array(numbers, "int64")]
-            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, PERSON])
+
+def _mark_persons(
+    ids_of: Callable[[Any], Any], n_parts: int, batches: Iterable[Any]
+) -> Iterator[Any]:
+    for batch in batches:
+        numbers = partition_of(ids_of(pa.Table.from_batches([batch])), n_parts)
+        columns = [*batch.columns, pa.array(numbers, "int64")]
+        yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, PERSON])
 
 
 def _partition_number() -> int:
@@ -151,24 +141,3 @@ def _row(number: int, message: bytes) -> Any:
 
 def _as_tables(batches: Iterable[Any]) -> Iterator[Any]:
     return (pa.Table.from_batches([batch]) for batch in batches)
-
-
-def _as_blocks(batches: Iterable[Any]) -> Iterator[KeptBlock]:
-    for batch in batches:
-        for message in batch.column(1):
-            yield _unpacked(message.as_py())
-
-
-def _packed(block: KeptBlock) -> bytes:
-    """Write a block as Arrow tensors: rows, codes, and what is known of columns."""
-    sink = pa.BufferOutputStream()
-    longest = np.empty(0) if block.longest is None else block.longest
-    for array in (np.array([block.size]), block.rows, block.codes, longest):
-        pa.ipc.write_tensor(pa.Tensor.from_numpy(np.ascontiguousarray(array)), sink)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(message: bytes) -> KeptBlock:
-    source = pa.BufferReader(message)
-    size, rows, codes, longest = (pa.ipc.read_tensor(source).to_numpy() for _ in range(4))
-    return KeptBlock(rows, codes, int(size[0]), longest if len(longest) else None)
