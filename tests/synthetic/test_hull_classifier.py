@@ -131,17 +131,6 @@ def test_merged_distances_are_the_least_of_all_parties(three: Data) -> None:
         first.merge(other)
 
 
-@pytest.mark.filterwarnings("ignore:delta=")
-def test_odd_rows_are_no_error(rng: np.random.Generator) -> None:
-    X = rng.random((9, 4))
-    X[:, 2] = 0.5  # constant
-    X[0, 0], X[1, 1], X[2, 3] = np.nan, np.inf, 1e300
-    y = np.array([0, 0, 1, 1, 1, 0, 0, 0, 2])  # a class of one row
-    model = a_model().fit(X, y)
-    assert set(model.predict(np.vstack([X, np.full((2, 4), np.nan)]))) <= {0, 1, 2}
-    assert a_model().fit(np.array([[0.1, 0.2]]), [1]).predict([[0.1, 0.2]]).shape == (1,)
-
-
 @pytest.mark.parametrize(
     ("parameters", "error", "match"),
     [
