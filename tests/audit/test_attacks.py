@@ -46,19 +46,12 @@ def test_intervals_cover_the_truth() -> None:
         "auc": norm.cdf(SHIFT / np.sqrt(2)),
         0.01: norm.cdf(SHIFT + norm.ppf(0.01)),
         0.001: norm.cdf(SHIFT + norm.ppf(0.001)),
-        "accuracy": norm.cdf(SHIFT / 2),
     }
     hits = dict.fromkeys(true, 0)
     for seed in range(200):
         found = attack_from_values(*values(seed))
-        estimates = {
-            "auc": found.auc,
-            "accuracy": found.balanced_accuracy,
-            **found.true_positive_rates,
-        }
-        for name, estimate in estimates.items():
-            slack = 0.01 if name == "accuracy" else 0.0  # the chosen threshold is not the best
-            hits[name] += estimate.lower - slack <= true[name] <= estimate.upper + slack
+        for name, estimate in {"auc": found.auc, **found.true_positive_rates}.items():
+            hits[name] += estimate.lower <= true[name] <= estimate.upper
     assert min(hits.values()) >= 180, hits
 
 
@@ -81,7 +74,6 @@ def test_guessing_looks_like_guessing(seed: int) -> None:
     rng = np.random.default_rng(seed)
     found = attack_from_values(rng.normal(size=2000), rng.normal(size=2000))
     assert found.auc.lower - 0.02 < 0.5 < found.auc.upper + 0.02
-    assert abs(found.balanced_accuracy.value - 0.5) < 0.06
 
 
 def test_rows_that_stand_there_repeatedly_count_once() -> None:

@@ -40,6 +40,8 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
 )
 from sfumato.mechanisms.base import Released, taped
+from sfumato.models import budget
+from sfumato.models.budget import Law
 from sfumato.papers.kahm import EntryFabricator, PrintedFabricator
 from sfumato.report import Audit
 from sfumato.sums import SecondMoment
@@ -92,7 +94,7 @@ class NearlyExact(CheapGaussian):
 
 def test_few_runs_refute_an_estimator_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many as every estimator is given above."""
-    monkeypatch.setattr("sfumato.models.budget.GaussianMechanism", NearlyExact)
+    monkeypatch.setattr(budget, "GAUSSIAN", Law(NearlyExact.from_mu, is_gaussian=True))
     with seeded_noise(0):
         found = PrivatePCA(1, bounds=Bounds(norm=1.0)).audit(n_runs=RUNS, confidence=CONFIDENCE)
     assert found.consistent is False
@@ -104,7 +106,7 @@ def test_too_little_noise_is_caught_and_the_right_noise_is_not(
     model = PrivatePCA(1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
     with seeded_noise(0):
         assert model.audit(n_runs=1000, confidence=CONFIDENCE).consistent is True
-        monkeypatch.setattr("sfumato.models.budget.GaussianMechanism", CheapGaussian)
+        monkeypatch.setattr(budget, "GAUSSIAN", Law(CheapGaussian.from_mu, is_gaussian=True))
         found = model.audit(n_runs=1000, confidence=CONFIDENCE)
     assert found.consistent is False
     assert found.two_point.bound.epsilon > 1.4
@@ -141,8 +143,6 @@ def test_what_reads_the_rows_after_the_release_is_named() -> None:
         found = PeekingMoments(bounds=Bounds(norm=1.0)).audit(n_runs=100, confidence=0.95)
     assert found.consistent is False
     assert "largest_ depends on the rows" in str(found.leak)
-    assert found.two_point.attacked == "learned values"
-    assert found.two_point.bound.refutes
 
 
 def test_later_statistics_may_depend_on_earlier_releases() -> None:
@@ -156,7 +156,7 @@ def test_later_statistics_may_depend_on_earlier_releases() -> None:
         (first, second, *_), _ = worst_neighbours(each, *pattern(each, 3))
         with taped() as tape:
             fit(each, *first)
-        assert _attack(each, (first, second), tape, is_leaking=False)[1] == usual
+        assert _attack(each, (first, second), tape)[1] == usual
 
 
 def test_no_ledger_is_charged_and_public_randomness_is_no_leak() -> None:

@@ -34,7 +34,7 @@ from scipy.stats import norm, rankdata
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from sfumato.audit.empirical import check_confidence, interval, lower_limit, upper_limit
+from sfumato.audit.empirical import check_confidence, lower_limit, upper_limit
 from sfumato.core.arrays import to_numpy
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
@@ -141,8 +141,6 @@ class MembershipAttack:
     """How well members can be told from others by one threshold.
 
     auc: Chance that a member's number is below another row's; 0.5 for an attacker who guesses.
-    balanced_accuracy: Mean of true-positive and true-negative rate, threshold chosen on one half of
-        the rows and judged on the other.
     true_positive_rates: At each false-positive rate.
     curve: False-positive and true-positive rates of the ROC curve.
     observation: What was thresholded.
@@ -151,7 +149,6 @@ class MembershipAttack:
     """
 
     auc: Estimate
-    balanced_accuracy: Estimate
     true_positive_rates: dict[float, Estimate]
     curve: tuple[Array, Array]
     observation: str
@@ -164,27 +161,14 @@ class MembershipAttack:
             f"true-positive rate {found} at false-positive rate {rate:g}"
             for rate, found in self.true_positive_rates.items()
         )
-        return (
-            f"Threshold on {self.observation}: AUC {self.auc}, balanced accuracy "
-            f"{self.balanced_accuracy}; {rates}. {DIAGNOSTIC}"
-        )
+        return f"Threshold on {self.observation}: AUC {self.auc}; {rates}. {DIAGNOSTIC}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain JSON values, the curve at 200 points at most."""
-        places = np.unique(np.linspace(0, len(self.curve[0]) - 1, 200).astype(int))
-        return {
-            "observation": self.observation,
-            "confidence": self.confidence,
-            "n_members": self.n_members,
-            "n_non_members": self.n_non_members,
-            "auc": vars(self.auc),
-            "balanced_accuracy": vars(self.balanced_accuracy),
-            "true_positive_rates": {
-                f"{rate:g}": vars(found) for rate, found in self.true_positive_rates.items()
-            },
-            "curve": [self.curve[0][places].tolist(), self.curve[1][places].tolist()],
-            "note": DIAGNOSTIC,
-        }
+        """Return the figures as plain JSON values."""
+        rates = {f"{rate:g}": vars(found) for rate, found in self.true_positive_rates.items()}
+        record = {k: v for k, v in vars(self).items() if k != "curve"}
+        more = {"auc": vars(self.auc), "true_positive_rates": rates, "note": DIAGNOSTIC}
+        return {**record, **more}
 
 
 def membership_attack(
@@ -197,7 +181,6 @@ def membership_attack(
     observation: str | None = None,
     rates: Sequence[float] = LOW_RATES,
     confidence: float = 0.95,
-    random_state: Any = 0,
 ) -> MembershipAttack:
     """Call a row a member when its distance, loss or margin is small enough.
 
@@ -215,8 +198,6 @@ def membership_attack(
         False-positive rates at which the true-positive rate is told.
     confidence : float, default=0.95
         Of the intervals.
-    random_state : int, RandomState or None, default=0
-        Which half of the rows chooses the threshold of the balanced accuracy.
 
     Returns
     -------
@@ -231,7 +212,6 @@ def membership_attack(
         observation=observation,
         rates=rates,
         confidence=confidence,
-        random_state=random_state,
     )
 
 
@@ -243,7 +223,6 @@ def attack_from_values(
     rates: Sequence[float] = LOW_RATES,
     confidence: float = 0.95,
     repeats: int = 1,
-    random_state: Any = 0,
 ) -> MembershipAttack:
     """Run the threshold attack on numbers that are there, small for members."""
     check_confidence(confidence)
@@ -266,39 +245,19 @@ def attack_from_values(
     area = float(above.mean())
     variance = repeats * (above.var(ddof=1) / m + below.var(ddof=1) / n)
     reach = float(norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
-    # The best threshold of one half of the rows, judged on the other
-    generator = check_random_state(random_state)
-    halves = [np.array_split(generator.permutation(side), 2) for side in sides]
-    thresholds, false, true = _curve(np.sort(halves[0][0]), np.sort(halves[1][0]))
-    best = thresholds[int(np.argmax(true - false))]
-    hits = float((halves[0][1] <= best).sum()), float((halves[1][1] > best).sum())
-    sizes = float(len(halves[0][1])), float(len(halves[1][1]))
-    each = 1 - (1 - confidence) / 2  # both rates at once
-    limits = [interval(k / repeats, n / repeats, each) for k, n in zip(hits, sizes, strict=True)]
-    accuracy = Estimate(
-        (hits[0] / sizes[0] + hits[1] / sizes[1]) / 2,
-        (limits[0][0] + limits[1][0]) / 2,
-        (limits[0][1] + limits[1][1]) / 2,
-    )
+    thresholds = np.unique(np.concatenate(sides))
+    true, false = (np.searchsorted(side, thresholds, side="right") / len(side) for side in sides)
     return MembershipAttack(
         auc=Estimate(area, max(0.0, area - reach), min(1.0, area + reach)),
-        balanced_accuracy=accuracy,
         true_positive_rates={
             float(rate): _rate_at(inside, outside, rate, confidence, repeats) for rate in rates
         },
-        curve=_curve(inside, outside)[1:],
+        curve=(np.append(0.0, false), np.append(0.0, true)),
         observation=observation,
         confidence=confidence,
         n_members=len(inside) // repeats,
         n_non_members=len(outside) // repeats,
     )
-
-
-def _curve(inside: Array, outside: Array) -> tuple[Array, Array, Array]:
-    """Return thresholds, and the false-positive and true-positive rates at each."""
-    thresholds = np.unique(np.concatenate([inside, outside]))
-    rates = [np.searchsorted(s, thresholds, side="right") / len(s) for s in (outside, inside)]
-    return np.append(-np.inf, thresholds), np.append(0.0, rates[0]), np.append(0.0, rates[1])
 
 
 def _rate_at(
@@ -401,7 +360,6 @@ def shadow_attack(
         rates=rates,
         confidence=confidence,
         repeats=n_models // 2,
-        random_state=random_state,
     )
 
 

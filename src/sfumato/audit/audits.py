@@ -3,7 +3,7 @@
 What a private estimator has learned is computed from released values alone; the taint test shows
 it, to the bit. So it is enough to attack the released values, and each run may stop at its last
 release. The attack, on fits on the worst two neighbours, is the best one there is: the sum of the
-log-ratios of the releases. Where the taint test fails, all that was learned is attacked instead.
+log-ratios of the releases. Where the taint test fails, that is the finding.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.audit.membership import membership_score
 from sfumato.audit.reidentification import reidentification
 from sfumato.audit.report import AuditReport, TwoPoint
-from sfumato.audit.testing.inspection import described, leaves
+from sfumato.audit.testing.inspection import described
 from sfumato.audit.testing.taint import compare_replays, fit, rows_of_a_person
-from sfumato.core.arrays import to_numpy
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.mechanisms import EntryMechanism, ExponentialMechanism, LaplaceMechanism
@@ -157,14 +156,7 @@ def two_point(
         found = [statistics(model, each, len(tape.releases), tape) for each in members]
         i, j = max(pairs, key=lambda pair: separation(found[pair[0]], found[pair[1]]))
         leak = _leak(model, members[i], members[j])
-        if leak is not None:  # the pair whose learned values differ most, releases held fixed
-            learned = []
-            for each in members:
-                with taped(tape):
-                    learned.append(learned_numbers(fit(clone(model), *each)))
-            sizes = np.abs(np.stack(learned)).max(axis=0) + np.finfo(float).tiny
-            i, j = max(pairs, key=lambda p: np.max(np.abs(learned[p[0]] - learned[p[1]]) / sizes))
-        run, usual = _attack(model, (members[i], members[j]), tape, is_leaking=leak is not None)
+        run, usual = _attack(model, (members[i], members[j]), tape)
         if n_runs is None:  # as many as fit into the time; it does not depend on outputs
             start = time.perf_counter()
             run(0, 0)
@@ -176,11 +168,11 @@ def two_point(
     claimed = promise.claimed_epsilon if promise.epsilon is None else promise.epsilon
     options: dict[str, Any] = {"delta": promise.delta, "confidence": confidence}
     events = flatten(promise.events)
-    if leak is None and events and all(isinstance(event, GaussianEvent) for event in events):
+    if events and all(isinstance(event, GaussianEvent) for event in events):
         # The midpoint of two Gaussians is known beforehand, and so all runs certify.
         options |= {"method": "gaussian", "threshold": 0.0}
     bound = epsilon_from_outputs(*outputs, **options, claimed=claimed)
-    return TwoPoint(promise, bound, leak, "learned values" if leak else "released values")
+    return TwoPoint(promise, bound, leak)
 
 
 def _leak(model: Any, data: Data, near: Data) -> str | None:
@@ -199,13 +191,10 @@ def _leak(model: Any, data: Data, near: Data) -> str | None:
 
 
 def _attack(
-    model: Any, data: tuple[Data, Data], tape: Tape, *, is_leaking: bool
+    model: Any, data: tuple[Data, Data], tape: Tape
 ) -> tuple[Callable[[int, int], Any], int]:
     """Return the attack on one run of a side, larger under the first, and the usual runs."""
     n_releases = len(tape.releases)
-
-    def on_learned_values(side: int, _: int) -> NDArray[np.float64]:
-        return learned_numbers(fit(clone(model), *data[side]))
 
     def on_releases(side: int, _: int) -> float:
         mine = statistics(model, data[side], n_releases, None)
@@ -219,8 +208,6 @@ def _attack(
         ]
         return log_ratio(mine, exact[1 - side]) * (1 if side == 0 else -1)
 
-    if is_leaking:
-        return on_learned_values, FITS
     exact = [statistics(model, each, n_releases, tape) for each in data]
     again = [statistics(model, each, n_releases, None) for each in data]
     may_depend = any(  # on what was released before
@@ -258,14 +245,6 @@ def statistics(
         with suppress(_LastReleaseError):
             fit(clone(model), *data)
     return tape.releases
-
-
-def learned_numbers(fitted: Any) -> NDArray[np.float64]:
-    """Return all learned numbers of a fitted estimator in a row, those of parts included."""
-    learned = {k: v for k, v in vars(fitted).items() if k.endswith("_") and k != "guarantee_"}
-    found = [np.ravel(to_numpy(value)) for _, value in leaves(learned)]
-    numbers = [each.astype(np.float64) for each in found if each.dtype.kind in "biuf"]
-    return np.nan_to_num(np.concatenate(numbers)) if numbers else np.zeros(1)
 
 
 # Neighbouring data sets, made from public bounds alone ------------------------------------------

@@ -29,17 +29,15 @@ class TwoPoint:
     guarantee: What the estimator promises.
     bound: What was certified.
     leak: What the taint test says: None if nothing after the releases reads the rows.
-    attacked ({"released values", "learned values"}): What the bound was found on.
     """
 
     guarantee: Guarantee
     bound: EmpiricalEpsilon
     leak: str | None
-    attacked: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as plain JSON values."""
-        return {**self.bound.to_dict(), "leak": self.leak, "attacked": self.attacked}
+        return {**self.bound.to_dict(), "leak": self.leak}
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,6 @@ class AuditReport:
             found[f"membership score, per unit of {self.score.observation}"] = self.score.value
         if self.attack is not None:
             found["AUC of the threshold attack"] = self.attack.auc.value
-            found["balanced accuracy"] = self.attack.balanced_accuracy.value
             for rate, estimate in self.attack.true_positive_rates.items():
                 found[f"true positive rate at false positive rate {rate:g}"] = estimate.value
         if self.matches is not None:
