@@ -224,7 +224,7 @@ class PrivateMeanCurve(PrivateEstimator):
         check_is_fitted(self)
         at = np.atleast_1d(np.asarray(points, dtype=np.float64))
         middle, half = self._value_range()
-        values = np.clip(self._space().evaluate(self.coefficients_, at), -1.0, 1.0)
+        values = np.clip(self._space().evaluate(self.coefficients_, at[:, None]), -1.0, 1.0)
         return np.asarray(
             np.interp(at, self.points_, middle) + np.interp(at, self.points_, half) * values
         )

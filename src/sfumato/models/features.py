@@ -126,23 +126,6 @@ Kernel = GaussianKernel | MaternKernel
 # Where a function may be asked --------------------------------------------------------------------
 
 
-def as_points(X: ArrayLike, n_features: int) -> Array:
-    """Return points as rows of doubles; on a line, a plain sequence of numbers will do."""
-    try:
-        points = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError("Points must be rows of numbers.") from None
-    if n_features == 1 and points.ndim == 1:
-        points = points[:, None]
-    if points.ndim != 2 or points.shape[1] != n_features:
-        raise InvalidInputError(
-            f"Points must be rows of {n_features} numbers. Got an array of shape {points.shape}."
-        )
-    if not np.isfinite(points).all():
-        raise InvalidInputError("Points must be finite; an array with NaN or infinity was given.")
-    return points
-
-
 class Domain:
     """A box so wide that doubles can tell ``2**bits`` places along each axis apart.
 
@@ -168,16 +151,6 @@ class Domain:
                 "as doubles. Shift the data towards zero."
             )
 
-    def inside(self, X: ArrayLike) -> Array:
-        """Return points as rows, after checking that they lie in the box."""
-        points = as_points(X, self.n_features)
-        if ((points < self.lower) | (points > self.upper)).any():
-            raise InvalidInputError(
-                "A point lies outside the domain of the released function; clip the points to "
-                f"the box from {self.lower.tolist()} to {self.upper.tolist()}."
-            )
-        return points
-
 
 # Feature maps -------------------------------------------------------------------------------------
 
@@ -193,13 +166,9 @@ class FeatureMap(ABC):
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row; rows are not checked, and no value makes it raise."""
 
-    def check(self, X: ArrayLike) -> Array:
-        """Return the points of a query as rows, or say what is wrong with them."""
-        return as_points(X, self.n_features)
-
-    def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
+    def evaluate(self, coordinates: Array, X: Array) -> Array:
         """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
-        blocks = self._blocks(self.check(X))
+        blocks = self._blocks(X)
         return np.concatenate([self.transform(block) @ coordinates for block in blocks])
 
     def add_up(self, rows: Array, weights: Array) -> Array:
@@ -271,25 +240,20 @@ class TaylorFeatures(FeatureMap):
             rest = (rest[:, :, None] * each[:, None, :]).reshape(len(X), -1)
         return first, rest
 
-    def check(self, X: ArrayLike) -> Array:
-        """Return the points of a query as rows of the domain, or say what is wrong with them."""
-        return self.domain.inside(X)
-
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
         first, rest = self._split(X)
         return np.asarray((first[:, :, None] * rest[:, None, :]).reshape(len(X), self.size))
 
-    def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
+    def evaluate(self, coordinates: Array, X: Array) -> Array:
         """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
-        points = self.check(X)
         table = coordinates.reshape(self.sizes[0], -1)
         parts = []
-        for block in self._blocks(points):
+        for block in self._blocks(X):
             first, rest = self._split(block)
             partial = (first @ table).reshape(len(block), rest.shape[1], -1)
             parts.append(np.einsum("nm,nmk->nk", rest, partial))
-        return np.concatenate(parts).reshape(len(points), *coordinates.shape[1:])
+        return np.concatenate(parts).reshape(len(X), *coordinates.shape[1:])
 
     def add_up(self, rows: Array, weights: Array) -> Array:
         """Return ``sum_i w_i φ(x_i)``, one matrix product for each function."""
@@ -350,7 +314,7 @@ class KnotFeatures(FeatureMap):
 
     def __init__(self, kernel: Kernel, knots: ArrayLike) -> None:
         given = np.asarray(knots, dtype=np.float64)
-        self.knots = as_points(given, 1 if given.ndim < 2 else given.shape[1])
+        self.knots = given[:, None] if given.ndim == 1 else given
         self.kernel = kernel
         self.size, self.n_features = self.knots.shape
         if self.size > MAX_KNOTS:
@@ -367,10 +331,10 @@ class KnotFeatures(FeatureMap):
         at_knots = self.kernel(self.knots, X)
         return np.asarray(solve_triangular(self._factor, at_knots, lower=True).T)
 
-    def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
+    def evaluate(self, coordinates: Array, X: Array) -> Array:
         """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
         weights = solve_triangular(self._factor, coordinates, lower=True, trans="T")
-        blocks = self._blocks(self.check(X))
+        blocks = self._blocks(X)
         return np.concatenate([self.kernel(block, self.knots) @ weights for block in blocks])
 
 

@@ -97,7 +97,13 @@ class OnlineFunction:
     def __call__(self, X: ArrayLike) -> Array:
         """Answer each row of `X`; a place asked before gets the answer it got before."""
         lower, width = self.domain.lower, self.domain.width
-        points = lower + np.rint((self.domain.inside(X) - lower) / width * CELLS) * width / CELLS
+        points = np.asarray(X, dtype=np.float64)
+        points = points[:, None] if points.ndim == 1 else points
+        if points.shape[1:] != lower.shape or not np.isfinite(points).all():
+            raise InvalidInputError(f"Points must be rows of {len(lower)} finite numbers.")
+        if ((points < lower) | (points > self.domain.upper)).any():
+            raise InvalidInputError("A point lies outside the domain of the function.")
+        points = lower + np.rint((points - lower) / width * CELLS) * width / CELLS
         rows = {point.tobytes(): point for point in points}
         new = np.array([point for key, point in rows.items() if key not in self._answers])
         if len(new):
