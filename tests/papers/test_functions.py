@@ -10,9 +10,8 @@ import pytest
 
 from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, verdict_of
-from sfumato.papers.functions import density as functions_density, machine as functions_machine
-from sfumato.papers.functions.density import densities, two_normals, two_peaks
-from sfumato.papers.functions.machine import machines
+from sfumato.papers.functions import figures
+from sfumato.papers.functions.figures import densities, machines, two_normals, two_peaks
 
 QUICK = Setting(quick=True, runs=1)
 GRID = np.linspace(0, 1, 201)
@@ -24,10 +23,10 @@ def bumps(*centres: float, width: float = 0.08) -> np.ndarray:
 
 def test_the_printed_noise_is_that_of_the_printed_formulas() -> None:
     # n = 100, h = 0.1, alpha = 1, beta = 0.1: c = 2.4477, sensitivities 0.05642 and 0.12633.
-    assert functions_density.printed_noise("gaussian") == pytest.approx(0.1381, abs=1e-4)
-    assert functions_density.printed_noise("sobolev") == pytest.approx(2.4477 * 0.12633, rel=1e-4)
+    assert figures.printed_noise("gaussian") == pytest.approx(0.1381, abs=1e-4)
+    assert figures.printed_noise("sobolev") == pytest.approx(2.4477 * 0.12633, rel=1e-4)
     # n = 1000, lambda = 0.01, beta = 1e-5: sensitivity 0.1, c = 4.9409.
-    assert functions_machine.printed_noise() == pytest.approx(0.49409, abs=1e-5)
+    assert figures.printed_machine_noise() == pytest.approx(0.49409, abs=1e-5)
 
 
 def test_the_estimate_is_the_kernel_density() -> None:
@@ -82,33 +81,33 @@ def fake_densities(releases: np.ndarray) -> Any:
 @pytest.mark.parametrize(
     ("run", "releases"),
     [
-        (functions_density.figure_1, np.tile(bumps(0.5), (4, 1))),
-        (functions_density.figure_2, np.tile(bumps(0.3, 0.7), (4, 1))),
+        (figures.figure_1, np.tile(bumps(0.5), (4, 1))),
+        (figures.figure_2, np.tile(bumps(0.3, 0.7), (4, 1))),
     ],
 )
 def test_claims_and_noise_of_a_density_can_fail(
     monkeypatch: pytest.MonkeyPatch, run: Any, releases: np.ndarray
 ) -> None:
-    monkeypatch.setattr(functions_density, "densities", fake_densities(releases))
+    monkeypatch.setattr(figures, "densities", fake_densities(releases))
     outcome = run(QUICK)
     assert not all(outcome.claims.values())
     assert outcome.comparisons[0].agrees is False
-    entry = functions_density.ENTRIES[0]
+    entry = figures.ENTRIES[0]
     assert verdict_of(entry, outcome, quick=False) == "not reproduced"
 
 
 def test_a_rough_release_is_not_called_smooth(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = bumps(0.3, 0.7) + 0.2 * np.where(np.arange(len(GRID)) % 2, 1, -1)
-    monkeypatch.setattr(functions_density, "densities", fake_densities(rough[None]))
-    claims = functions_density.figure_1(QUICK).claims
+    monkeypatch.setattr(figures, "densities", fake_densities(rough[None]))
+    claims = figures.figure_1(QUICK).claims
     assert claims["the released curve is as smooth as the estimate"] is False
-    assert all(functions_density.figure_2(QUICK).claims.values())
+    assert all(figures.figure_2(QUICK).claims.values())
 
 
 def test_the_machines_are_one_machine_with_different_noise() -> None:
     with seeded_noise(3):
         found = machines(0)
     assert found["not private"].noise_std_ == 0
-    assert found["paper"].noise_std_ == pytest.approx(functions_machine.printed_noise(), rel=0.02)
+    assert found["paper"].noise_std_ == pytest.approx(figures.printed_machine_noise(), rel=0.02)
     assert found["strict"].noise_std_ < found["paper"].noise_std_
     assert found["strict"].guarantee_.epsilon == pytest.approx(1.0)
