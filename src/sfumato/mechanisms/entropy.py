@@ -18,21 +18,20 @@ Words = NDArray[np.uint64]
 N_CHECKED = 4096
 
 
-def _system_words(count: int) -> Words:
-    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-
-
-_source: ContextVar[Callable[[int], Words]] = ContextVar("noise source", default=_system_words)
+_source: ContextVar[Callable[[int], Words] | None] = ContextVar("noise source", default=None)
 
 
 def random_words(count: int) -> Words:
     """Draw `count` independent uniform 64-bit words."""
-    return _source.get()(count)
+    source = _source.get()
+    if source is not None:
+        return source(count)
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def is_seeded() -> bool:
     """Whether noise drawn now could be drawn again by somebody who knows the seed."""
-    return _source.get() is not _system_words
+    return _source.get() is not None
 
 
 def fault_of_entropy() -> str:
@@ -53,8 +52,8 @@ def fault_of_entropy() -> str:
 
 
 @contextmanager
-def drawing_from(source: Callable[[int], Words]) -> Iterator[None]:
-    """Draw words from another source inside the with-block; for tests only."""
+def drawing_from(source: Callable[[int], Words] | None) -> Iterator[None]:
+    """Draw words from another source inside the with-block, None for the system's; for tests."""
     token = _source.set(source)
     try:
         yield

@@ -162,8 +162,8 @@ class GaussianMechanism(AdditiveMechanism):
         if grid is None:
             return statistic
         step, scale = grid
-        orders = _symmetric_orders(scale / step, size, order)
-        above, diagonal = (rounded_noise(*each) for each in orders)
+        off, on = _symmetric_orders(scale / step, size, order)
+        above, diagonal = rounded_noise(*off), rounded_noise(*on)
         add = _add_symmetric_noise_there if stays else _add_symmetric_noise
         return add(statistic, above, diagonal, step)
 

@@ -98,23 +98,22 @@ def rounded_noise(law: Law, scale: float, size: int) -> Array:
     require_scale(scale)
     ahead = _ahead.get()
     drawn = None if ahead is None else ahead.take((law, scale, size))
-    return _draw(law, scale, size) if drawn is None else drawn
-
-
-def _draw(law: Law, scale: float, size: int) -> Array:
+    if drawn is not None:
+        return drawn
     draws = np.empty(size)
-    parts = [draws[start : start + CHUNK] for start in range(0, size, CHUNK)]
+    # Seeded words come in one order; those of the operating system have none.
+    if is_seeded() or size <= (FEW_CHUNKS - 1) * CHUNK:
+        for start in range(0, size, CHUNK):
+            part = draws[start : start + CHUNK]
+            part[:] = _rounded_block(law, scale, random_words(len(part)))
+        return draws
 
-    def fill(part: Array) -> None:
+    def fill(start: int) -> None:
+        part = draws[start : start + CHUNK]
         part[:] = _rounded_block(law, scale, random_words(len(part)))
 
-    # Seeded words come in one order; those of the operating system have none.
-    if is_seeded() or len(parts) < FEW_CHUNKS:
-        for part in parts:
-            fill(part)
-    else:
-        with ThreadPoolExecutor(cpu_count()) as pool:
-            list(pool.map(fill, parts))
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        list(pool.map(fill, range(0, size, CHUNK)))
     return draws
 
 
@@ -130,7 +129,7 @@ class _Ahead:
     def fill(self) -> None:
         while self.n_bytes < AHEAD_BYTES and (order := next(self.missing, None)) is not None:
             self.n_bytes += 8 * order[2]
-            self.drawn[order].append(self.pool.submit(_draw, *order))
+            self.drawn[order].append(self.pool.submit(rounded_noise, *order))
 
     def take(self, order: Order) -> Array | None:
         # A forked child holds the same noise as its parent, so it draws its own.
