@@ -28,9 +28,8 @@ import sys
 import threading
 import time
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,8 @@ EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 QUIET = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
 QUIET += ["-m", "not servers and not browser and not spark and not torch"]
 QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-MAX_CALLS = 30  # of one function in one test that are traced
+WARM = ("numpy", "scipy.stats", "scipy.optimize", "scipy.sparse.linalg", "sklearn.datasets")
+WARM += ("sklearn.linear_model", "pandas", "pyarrow", "hypothesis", "mpmath", "pytest")
 SWAPS: dict[type[ast.AST], list[type[ast.AST]]] = {
     ast.Add: [ast.Sub], ast.Sub: [ast.Add], ast.Mult: [ast.Div], ast.Div: [ast.Mult],
     ast.FloorDiv: [ast.Mult], ast.Mod: [ast.Mult], ast.Pow: [ast.Mult], ast.MatMult: [ast.Add],
@@ -49,36 +49,13 @@ SWAPS: dict[type[ast.AST], list[type[ast.AST]]] = {
     ast.GtE: [ast.Gt, ast.Lt], ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.Is: [ast.IsNot],
     ast.IsNot: [ast.Is], ast.In: [ast.NotIn], ast.NotIn: [ast.In],
 }  # fmt: skip
-SILENT = ast.Import | ast.ImportFrom | ast.JoinedStr
+SKIPPED = {"annotation", "returns", "decorator_list", "type_params"}
 NAMES = {"min": "max", "minimum": "maximum", "ceil": "floor", "any": "all", "argmin": "argmax"}
 NAMES |= {new: old for old, new in NAMES.items()}
-VERDICTS = {0: "survived", 5: "survived", -signal.SIGXCPU: "timeout"}  # 5: no test was run
+MAX_CALLS = 30  # of one function in one test that are traced
 DROPPED_CALLS = {"sqrt", "abs", "sorted", "rint", "expm1", "log1p"}
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one file."""
-
-    file: str
-    line: int
-    operator: str
-    start: int
-    end: int
-    text: str
-
-    @property
-    def key(self) -> str:
-        return f"{self.file}:{self.start}:{self.end}:{self.operator}:{self.text}"
-
-    def source(self) -> str:
-        data = (ROOT / self.file).read_bytes()
-        return (data[: self.start] + self.text.encode() + data[self.end :]).decode()
-
-    def diff(self) -> list[str]:
-        lines = (ROOT / self.file).read_text().splitlines(), self.source().splitlines()
-        changed = list(difflib.unified_diff(*lines, n=0, lineterm=""))[3:]
-        return [line for line in changed if not line.startswith("@@")]
+VERDICTS = {0: "survived", 5: "survived", -signal.SIGXCPU: "timeout"}  # 5: no test was run
+Mutant = dict[str, Any]  # file, line, operator, start, end, text
 
 
 # Which changes there are -------------------------------------------------------------------------
@@ -86,25 +63,31 @@ class Mutant:
 
 def mutants_of(path: Path, words: list[str]) -> list[Mutant]:
     """List all mutants of a file, or of its functions that have one of the words in their names."""
-    text = path.read_text()
-    starts = [0]
+    text, place, starts = path.read_text(), path.relative_to(ROOT).as_posix(), [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line.encode()))
     found = []
-    for node, operator, new in _changes(ast.parse(text), is_chosen=not words, words=words):
-        start = starts[node.lineno - 1] + node.col_offset
-        end = starts[node.end_lineno - 1] + node.end_col_offset
-        whole = isinstance(new, ast.stmt)
-        written = ast.unparse(new) if whole else f"({ast.unparse(new)})"
-        place = path.relative_to(ROOT).as_posix()
-        mutant = Mutant(place, node.lineno, operator, start, end, written)
+    for node, operator, new in _walk(ast.parse(text), not words, words):
+        written = ast.unparse(new) if isinstance(new, ast.stmt) else f"({ast.unparse(new)})"
+        mutant = {"file": place, "line": node.lineno, "operator": operator, "text": written}
+        mutant["start"] = starts[node.lineno - 1] + node.col_offset
+        mutant["end"] = starts[node.end_lineno - 1] + node.end_col_offset
         with contextlib.suppress(SyntaxError):
-            compile(mutant.source(), place, "exec")
+            compile(source_of(mutant), place, "exec")
             found.append(mutant)
     return found
 
 
-def _changes(node: Any, *, is_chosen: bool, words: list[str]) -> Iterator[tuple[Any, str, Any]]:
+def source_of(mutant: Mutant) -> str:
+    data = (ROOT / mutant["file"]).read_bytes()
+    return (data[: mutant["start"]] + mutant["text"].encode() + data[mutant["end"] :]).decode()
+
+
+def key_of(mutant: Mutant) -> str:
+    return ":".join(str(mutant[name]) for name in ("file", "start", "end", "operator", "text"))
+
+
+def _walk(node: Any, is_chosen: bool, words: list[str]) -> Iterator[tuple[Any, str, Any]]:
     """Walk the tree without texts, annotations, decorators, imports and messages of errors."""
     if isinstance(node, ast.FunctionDef):
         is_chosen = is_chosen or any(word in node.name for word in words)
@@ -112,29 +95,15 @@ def _changes(node: Any, *, is_chosen: bool, words: list[str]) -> Iterator[tuple[
         for name, new in _changed(node):
             yield node.test if name == "condition negated" else node, name, new
     for field, value in ast.iter_fields(node):
-        if field in {"annotation", "returns", "decorator_list", "type_params"}:
-            continue
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, SILENT):
+            if field in SKIPPED or isinstance(node, ast.Raise) or not isinstance(child, ast.AST):
                 continue
-            if isinstance(node, ast.Raise) or _is_text(child) or _is_listing(child):
-                continue
-            yield from _changes(child, is_chosen=is_chosen, words=words)
-
-
-def _is_def(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef)
-
-
-def _is_text(node: ast.AST) -> bool:
-    value = node.value if isinstance(node, ast.Expr) else node
-    return isinstance(value, ast.Constant) and isinstance(value.value, str | bytes)
-
-
-def _is_listing(node: ast.AST) -> bool:
-    names = [getattr(target, "id", "") for target in getattr(node, "targets", [])]
-    is_test = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-    return "__all__" in names or is_test
+            inner = child.value if isinstance(child, ast.Expr) else child
+            is_text = isinstance(inner, ast.Constant) and isinstance(inner.value, str | bytes)
+            is_typing = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            silent = isinstance(child, ast.Import | ast.ImportFrom | ast.JoinedStr)
+            if not (is_text or is_typing or silent):
+                yield from _walk(child, is_chosen, words)
 
 
 def _changed(node: Any) -> Iterator[tuple[str, Any]]:
@@ -167,9 +136,8 @@ def _changed(node: Any) -> Iterator[tuple[str, Any]]:
             yield "constant / 2", ast.Constant(value / 2 if value else -1.0)
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]):
             if name in NAMES:
-                field = "id" if isinstance(node.func, ast.Name) else "attr"
                 function = copy.deepcopy(node.func)
-                setattr(function, field, NAMES[name])
+                setattr(function, "id" if isinstance(function, ast.Name) else "attr", NAMES[name])
                 yield f"{name} to {NAMES[name]}", with_field("func", function)
             elif name in DROPPED_CALLS:
                 yield f"{name} removed", first
@@ -187,75 +155,31 @@ def _changed(node: Any) -> Iterator[tuple[str, Any]]:
             yield f"{type(node).__name__} dropped", ast.Pass()
 
 
-def sampled(arguments: argparse.Namespace) -> tuple[list[Mutant], set[str]]:
+def sample(options: argparse.Namespace) -> tuple[list[Mutant], set[str]]:
     """Draw mutants, from each file in proportion to the mutants it has, and name the files."""
-    packages = [(ROOT / package).resolve() for package in arguments.packages]
-    strata = {}
-    for path in sorted((ROOT / arguments.source).rglob("*.py")):
+    packages, queues, files = [(ROOT / each).resolve() for each in options.packages], [], set()
+    for path in sorted((ROOT / "src").rglob("*.py")):
         inside = any(path == package or package in path.parents for package in packages)
-        strata[path] = mutants_of(path, [] if inside else arguments.functions)
-    strata = {path: found for path, found in strata.items() if found}
-    total = sum(map(len, strata.values()))
-    queues = []
-    for path, found in strata.items():
-        order = random.Random(f"{arguments.seed} {path.name}")
-        order.shuffle(found)
-        queues += [((n + order.random()) / len(found), m) for n, m in enumerate(found)]
-    print(f"{total} mutants in {len(strata)} files", flush=True)
-    ordered = [mutant for _, mutant in sorted(queues, key=lambda each: each[0])]
-    return ordered[: arguments.count], {path.relative_to(ROOT).as_posix() for path in strata}
+        if found := mutants_of(path, [] if inside else options.functions):
+            order = random.Random(f"{options.seed} {path.name}")
+            order.shuffle(found)
+            queues += [((n + order.random()) / len(found), m) for n, m in enumerate(found)]
+            files.add(found[0]["file"])
+    print(f"{len(queues)} mutants in {len(files)} files", flush=True)
+    return [m for _, m in sorted(queues, key=lambda each: each[0])][: options.count], files
 
 
 # Which tests run a line --------------------------------------------------------------------------
 
 
-class Recorder:
-    """A pytest plugin that notes the lines of some files which each test runs."""
-
-    def __init__(self, files: set[str]) -> None:
-        self.files, self.tests, self.lines, self.calls = files, {}, None, {}
-
-    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
-        self.lines, self.calls, self.began = set(), {}, time.process_time()
-        threading.settrace(self.trace)
-        sys.settrace(self.trace)
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        test = self.tests.setdefault(report.nodeid, {"passed": True})
-        test["passed"] &= report.passed
-        if report.when == "teardown":
-            sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
-            found = defaultdict(list)
-            for file, line in self.lines:
-                found[file].append(line)
-            test |= {"seconds": time.process_time() - self.began, "lines": found}
-
-    def trace(self, frame: Any, event: str, argument: Any) -> Any:
-        code = frame.f_code
-        if code.co_filename not in self.files:
-            return None
-        self.calls[code] = self.calls.get(code, 0) + 1
-        if self.calls[code] > MAX_CALLS:
-            return None
-        file = os.path.relpath(code.co_filename, ROOT)
-        lines = self.lines
-
-        def line(frame: Any, event: str, argument: Any) -> Any:
-            lines.add((file, frame.f_lineno))
-            return line
-
-        return line
-
-
-def measured(arguments: argparse.Namespace, files: set[str]) -> dict[str, Any]:
+def measure(options: argparse.Namespace, files: set[str]) -> dict[str, Any]:
     """Return for each test its seconds and lines; what has not changed is taken from the store."""
-    store = arguments.cache / "lines"
+    store = options.cache / "lines"
     store.mkdir(parents=True, exist_ok=True)
     hashes = {file: _hash(ROOT / file) for file in files}
     tests: dict[str, Any] = {}
-    paths = [Path(ROOT / each) for each in arguments.tests]
-    paths = [f for p in paths for f in (sorted(p.rglob("test_*.py")) if p.is_dir() else [p])]
+    given = [ROOT / each for each in options.tests]
+    paths = [f for p in given for f in (sorted(p.rglob("test_*.py")) if p.is_dir() else [p])]
     waiting = []
     for path in paths:
         kept = store / f"{path.relative_to(ROOT).as_posix().replace('/', '.')}.json"
@@ -264,25 +188,55 @@ def measured(arguments: argparse.Namespace, files: set[str]) -> dict[str, Any]:
         if known["hash"] == _hash(path) and not changed:
             tests |= known["tests"]
         else:
-            waiting.append((path, kept))
-    jobs = [(kept, functools.partial(_measure, path, kept, hashes)) for path, kept in waiting]
-    for kept, status in forked(jobs, arguments.jobs, arguments.max_file):
+            waiting.append((kept, functools.partial(_measure, path, kept, hashes)))
+    for kept, status in fork(waiting, options.jobs, options.longest_file):
         print(f"measured {kept.stem}: {status}", flush=True)
-        if kept.exists():
-            tests |= json.loads(kept.read_text())["tests"]
+        tests |= json.loads(kept.read_text())["tests"] if kept.exists() else {}
     return {name: test for name, test in tests.items() if test["passed"] and "lines" in test}
 
 
 def _measure(path: Path, kept: Path, hashes: dict[str, str]) -> int:
     import pytest
 
-    recorder = Recorder({str(ROOT / file) for file in hashes})
-    status = int(pytest.main([str(path), *QUIET], plugins=[recorder]))
-    touched = {file for test in recorder.tests.values() for file in test.get("lines", ())}
-    known = {"hash": _hash(path), "files": {f: hashes[f] for f in touched}}
-    aside = kept.with_suffix(".tmp")
-    aside.write_text(json.dumps(known | {"tests": recorder.tests}))
-    aside.replace(kept)
+    files = {str(ROOT / file): file for file in hashes}
+    tests: dict[str, Any] = {}
+    calls: Counter[Any] = Counter()
+    lines: dict[str, set[int]] = {}
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        calls[code] += 1
+        if code.co_filename not in files or calls[code] > MAX_CALLS:
+            return None
+        seen = lines.setdefault(files[code.co_filename], set())
+
+        def line(frame: Any, event: str, argument: Any) -> Any:
+            seen.add(frame.f_lineno)
+            return line
+
+        return line
+
+    class Recorder:
+        def pytest_runtest_protocol(self, item: Any) -> None:
+            tests[item.nodeid] = {"passed": True, "seconds": -time.process_time()}
+            calls.clear()
+            lines.clear()
+            threading.settrace(trace)
+            sys.settrace(trace)
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            test = tests[report.nodeid]
+            test["passed"] &= report.passed
+            if report.when == "teardown":
+                sys.settrace(None)
+                threading.settrace(None)  # type: ignore[arg-type]
+                test["seconds"] += time.process_time()
+                test["lines"] = {file: sorted(found) for file, found in lines.items()}
+
+    status = int(pytest.main([str(path), *QUIET], plugins=[Recorder()]))
+    touched = {file for test in tests.values() for file in test.get("lines", ())}
+    known = {"hash": _hash(path), "files": {f: hashes[f] for f in touched}, "tests": tests}
+    _write_aside(kept, json.dumps(known))
     return status
 
 
@@ -290,32 +244,33 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
 
-def chosen_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[str]:
+def _write_aside(path: Path, text: str) -> None:
+    aside = path.with_suffix(".tmp")
+    aside.write_text(text)
+    aside.replace(path)
+
+
+def choose_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[str]:
     """Choose tests that run the line, or its function or file, quick ones first."""
-    tree = ast.parse((ROOT / mutant.file).read_text())
-    functions = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(tree) if _is_def(n)]
-    around = [lines for lines in functions if mutant.line in lines]
-    for wanted in ({mutant.line}, set(min(around, key=len)) if around else None):
-        covering = defaultdict(list)
+    nodes = ast.walk(ast.parse((ROOT / mutant["file"]).read_text()))
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef)]
+    around = [range(n.body[0].lineno, n.end_lineno + 1) for n in functions]
+    around = sorted((lines for lines in around if mutant["line"] in lines), key=len)
+    covering: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for wanted in ({mutant["line"]}, set(around[0]) if around else set()):
         for name, test in tests.items():
-            lines = test["lines"].get(mutant.file, ())
+            lines = test["lines"].get(mutant["file"], ())
             if lines and (not around or wanted & set(lines)):
                 covering[name.partition("::")[0]].append((test["seconds"], name))
         if covering:
             break
     # Tests named like the file, or its package, are about it; each file of tests costs an import.
-    stem, package = f"test_{Path(mutant.file).stem}.py", Path(mutant.file).parent.name
+    stem, package = f"test_{Path(mutant['file']).stem}.py", Path(mutant["file"]).parent.name
     files = sorted(
         covering,
-        key=lambda file: (
-            not file.endswith(stem),
-            f"/{package}/" not in file,
-            -len(covering[file]),
-        ),
-    )
-    ranked = []
-    for file in files[: 2 + int(seconds / 4)]:
-        ranked += [(rank, *pair) for rank, pair in enumerate(sorted(covering[file]))]
+        key=lambda f: (not f.endswith(stem), f"/{package}/" not in f, -len(covering[f])),
+    )[: 2 + int(seconds / 4)]
+    ranked = [(rank, *pair) for f in files for rank, pair in enumerate(sorted(covering[f]))]
     chosen, spent = [], 0.0
     for _, cost, name in sorted(ranked):
         if not chosen or spent + cost <= seconds:
@@ -327,19 +282,15 @@ def chosen_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[
 # One mutant in one child -------------------------------------------------------------------------
 
 
-def forked(jobs: Iterable[Any], width: int, seconds: float) -> Iterator[tuple[Any, int]]:
+def fork(jobs: Iterable[Any], width: int, seconds: float) -> Iterator[tuple[Any, int]]:
     """Run functions in forked children, `width` at a time, of some CPU seconds each.
 
     A busy machine is waited for, thirty times as long. Gives exit codes, -SIGXCPU for a timeout.
     """
     running: dict[int, tuple[Any, float]] = {}
-    waiting, is_open = iter(jobs), True
-    while is_open or running:
-        while is_open and len(running) < width:
-            name, job = next(waiting, (None, None))
-            if job is None:
-                is_open = False
-                break
+    waiting = iter(jobs)
+    while True:
+        while len(running) < width and (job := next(waiting, None)) is not None:
             sys.stdout.flush()
             pid = os.fork()
             if pid == 0:
@@ -349,10 +300,12 @@ def forked(jobs: Iterable[Any], width: int, seconds: float) -> Iterator[tuple[An
                 for stream in (0, 1, 2):
                     os.dup2(nowhere, stream)
                 try:
-                    os._exit(job())
+                    os._exit(job[1]())
                 finally:
                     os._exit(99)
-            running[pid] = name, time.monotonic() + 30 * seconds
+            running[pid] = job[0], time.monotonic() + 30 * seconds
+        if not running:
+            return
         time.sleep(0.02)
         for pid, (name, deadline) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -365,74 +318,45 @@ def forked(jobs: Iterable[Any], width: int, seconds: float) -> Iterator[tuple[An
                 yield name, -signal.SIGXCPU if code == -signal.SIGKILL else code
 
 
-def tried(mutant: Mutant, names: list[str]) -> int:
+def try_mutant(mutant: Mutant, names: list[str]) -> int:
     """Run tests with the mutant in the place of its module; gives pytest's exit code."""
     import pytest
 
-    changed, usual = str(ROOT / mutant.file), importlib.machinery.SourceFileLoader.get_code
+    changed, usual = str(ROOT / mutant["file"]), importlib.machinery.SourceFileLoader.get_code
+    place = {name: number for number, name in enumerate(names)}
 
     def get_code(self: Any, fullname: str) -> Any:
         if self.path == changed:
-            return compile(mutant.source(), changed, "exec", dont_inherit=True)
+            return compile(source_of(mutant), changed, "exec", dont_inherit=True)
         return usual(self, fullname)
-
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    place = {name: number for number, name in enumerate(names)}
 
     class Chooser:
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-            items[:] = sorted(
-                (i for i in items if i.nodeid in place), key=lambda i: place[i.nodeid]
-            )
+            kept = (item for item in items if item.nodeid in place)
+            items[:] = sorted(kept, key=lambda item: place[item.nodeid])
 
-    if not names:
-        return 5
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
     files = list(dict.fromkeys(name.partition("::")[0] for name in names))
-    return int(pytest.main([*files, "-x", *QUIET], plugins=[Chooser()]))
+    return int(pytest.main([*files, "-x", *QUIET], plugins=[Chooser()])) if names else 5
 
 
-def main() -> None:
-    """Draw, try, and write what was found."""
-    arguments = _arguments()
-    os.chdir(ROOT)
-    os.nice(10)
-    mutants, files = sampled(arguments)
-    for library in arguments.warm:
-        with contextlib.suppress(ImportError):
-            __import__(library)
-    tests = measured(arguments, files)
-    print(f"{len(tests)} tests run these files", flush=True)
-    log = arguments.cache / f"results-{arguments.seed}.jsonl"
-    lines = log.read_text().splitlines() if log.exists() else []
-    results = {each["key"]: each for each in map(json.loads, lines)}
-    again = set(arguments.again)
-    done = {key for key, each in results.items() if "diff" in each and explanation(each)}
-    done |= {key for key, each in results.items() if each["status"] not in again}
-    wanted = [m for m in mutants if m.key not in done and (m.key in results or "new" in again)]
-    for result in results_of(wanted, tests, arguments):
-        results[result["key"]] = result
-        with log.open("a") as stream:
-            stream.write(json.dumps(result) + "\n")
-        if len(results) % 20 == 0:
-            write(arguments, mutants, results)
-    write(arguments, mutants, results)
-
-
-def results_of(
-    mutants: list[Mutant], tests: dict[str, Any], arguments: argparse.Namespace
-) -> Iterator[dict[str, Any]]:
+def results_of(mutants: list[Mutant], tests: Any, options: Any) -> Iterator[dict[str, Any]]:
     """Try mutants on a few quick tests, which kill most; what lives on meets more of them."""
-    for seconds in arguments.seconds:
-        chosen = ((mutant, chosen_tests(mutant, tests, seconds)) for mutant in mutants)
-        jobs = (((m, len(names)), functools.partial(tried, m, names)) for m, names in chosen)
+    for seconds in options.seconds:
+        chosen = ((mutant, choose_tests(mutant, tests, seconds)) for mutant in mutants)
+        jobs = (((m, len(n)), functools.partial(try_mutant, m, n)) for m, n in chosen)
         living = []
-        for (mutant, n_tests), code in forked(jobs, arguments.jobs, 8 + 1.5 * seconds):
+        for (mutant, n_tests), code in fork(jobs, options.jobs, 8 + 1.5 * seconds):
             status = VERDICTS.get(code, "killed")
-            if status == "survived" and seconds != arguments.seconds[-1]:
+            if status == "survived" and seconds != options.seconds[-1]:
                 living.append(mutant)
                 continue
-            found = asdict(mutant) | {"key": mutant.key, "status": status, "tests": n_tests}
-            yield found | ({"diff": mutant.diff()} if status == "survived" else {})
+            found = mutant | {"key": key_of(mutant), "status": status, "tests": n_tests}
+            if status == "survived":
+                texts = (ROOT / mutant["file"]).read_text(), source_of(mutant)
+                lines = difflib.unified_diff(*(t.splitlines() for t in texts), n=0, lineterm="")
+                found["diff"] = [line for line in list(lines)[3:] if not line.startswith("@@")]
+            yield found
         mutants = living
 
 
@@ -442,59 +366,51 @@ def _reasons() -> dict[tuple[str, ...], str]:
     return {(each["file"], each["before"], each["after"]): each["reason"] for each in listed}
 
 
-def explanation(result: dict[str, Any]) -> str | None:
+def explain(result: dict[str, Any]) -> str | None:
     """Return why no test need notice a mutant; it is known by the file's name and its lines."""
-    lines = [
-        " ".join(line[1:].strip() for line in result["diff"] if line[0] == sign) for sign in "-+"
-    ]
-    return _reasons().get((Path(result["file"]).name, *lines))
+    parts = ([line[1:].strip() for line in result["diff"] if line[0] == sign] for sign in "-+")
+    return _reasons().get((Path(result["file"]).name, *map(" ".join, parts)))
 
 
-def write(arguments: argparse.Namespace, mutants: list[Mutant], results: dict[str, Any]) -> None:
+def write(options: Any, mutants: list[Mutant], results: dict[str, Any]) -> None:
     """Write the score, the counts of each file and all survivors."""
     files: dict[str, dict[str, int]] = {}
     survivors = []
-    done = [results[m.key] for m in mutants if m.key in results]
-    for each in done:
+    for each in [results[key_of(m)] for m in mutants if key_of(m) in results]:
         status = each["status"]
         if status == "survived":
-            reason = explanation(each)
+            reason = explain(each)
             status = "explained" if reason else "survived"
             place = {"place": f"{each['file']}:{each['line']}", "operator": each["operator"]}
-            survivors.append(place | {"diff": each["diff"], "tests": each["tests"]})
-            survivors[-1] |= {"reason": reason} if reason else {}
+            place |= {"diff": each["diff"], "tests": each["tests"]}
+            survivors.append(place | ({"reason": reason} if reason else {}))
         counts = files.setdefault(each["file"], {"mutants": 0})
         counts["mutants"] += 1
         counts[status] = counts.get(status, 0) + 1
-    totals = {
-        kind: sum(counts.get(kind, 0) for counts in files.values())
-        for kind in ("mutants", "killed", "timeout", "explained", "survived")
-    }
-    git = ["git", "log", "-1", "--format=%H", "--", arguments.source]
+    kinds = ("mutants", "killed", "timeout", "explained", "survived")
+    totals = {kind: sum(counts.get(kind, 0) for counts in files.values()) for kind in kinds}
+    git = ["git", "log", "-1", "--format=%H", "--", "src"]
     report = {
-        "seed": arguments.seed,
+        "seed": options.seed,
         "commit": subprocess.check_output(git, cwd=ROOT, text=True).strip(),
-        "packages": arguments.packages,
+        "packages": options.packages,
         **totals,
         "score": round(1 - totals["survived"] / max(totals["mutants"], 1), 4),
         "files": dict(sorted(files.items())),
         "survivors": sorted(survivors, key=lambda each: ("reason" in each, each["place"])),
     }
-    aside = arguments.out.with_suffix(".tmp")
-    aside.write_text(json.dumps({"numbers": report}, indent=1, ensure_ascii=False) + "\n")
-    aside.replace(arguments.out)
+    text = json.dumps({"numbers": report}, indent=1, ensure_ascii=False)
+    _write_aside(options.out, text + "\n")
     print(f"{totals} score {report['score']}", flush=True)
 
 
-def _arguments() -> argparse.Namespace:
-    rooms = [f"src/sfumato/{room}" for room in ("mechanisms", "privacy", "ledger", "sums")]
-    warm = ["numpy", "scipy.stats", "scipy.optimize", "scipy.sparse.linalg", "sklearn.datasets"]
-    warm += ["sklearn.linear_model", "pandas", "pyarrow", "hypothesis", "mpmath", "pytest"]
+def main() -> None:
+    """Draw, try, and write what was found."""
+    packages = [f"src/sfumato/{name}" for name in ("mechanisms", "privacy", "ledger", "sums")]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=150, help="mutants; 0 only measures tests")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--packages", nargs="+", default=rooms, help="folders or files")
-    parser.add_argument("--source", default="src", help="where functions are looked for by name")
+    parser.add_argument("--packages", nargs="+", default=packages, help="folders or files")
     parser.add_argument("--functions", nargs="*", default=["sensitivity"], help="words in names")
     parser.add_argument("--tests", nargs="+", default=["tests"], help="folders or files of tests")
     parser.add_argument("--seconds", nargs="+", type=float, default=[2, 20], help="of tests, twice")
@@ -503,8 +419,29 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--longest-file", type=float, default=600, help="seconds of a test file")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "mutation")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/mutation.json")
-    parser.add_argument("--warm", nargs="*", default=warm, help="libraries of the parent")
-    return parser.parse_args()
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    os.nice(10)
+    mutants, files = sample(options)
+    for library in WARM:
+        with contextlib.suppress(ImportError):
+            __import__(library)
+    tests = measure(options, files)
+    print(f"{len(tests)} tests run these files", flush=True)
+    log = options.cache / f"results-{options.seed}.jsonl"
+    lines = log.read_text().splitlines() if log.exists() else []
+    results = {each["key"]: each for each in map(json.loads, lines)}
+    done = {key for key, each in results.items() if "diff" in each and explain(each)}
+    done |= {key for key, each in results.items() if each["status"] not in options.again}
+    keys = {key_of(m): m for m in mutants if key_of(m) not in done}
+    wanted = [m for key, m in keys.items() if key in results or "new" in options.again]
+    for result in results_of(wanted, tests, options):
+        results[result["key"]] = result
+        with log.open("a") as stream:
+            stream.write(json.dumps(result) + "\n")
+        if len(results) % 20 == 0:
+            write(options, mutants, results)
+    write(options, mutants, results)
 
 
 if __name__ == "__main__":
