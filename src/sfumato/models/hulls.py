@@ -354,6 +354,8 @@ class WideAffineHull(_Hull, _ManyBranches):
     (3, (90,))
     """
 
+    branches_: list[Branch]
+    branch_: NDArray[np.intp]
     learned: ClassVar[Form] = {
         "branches_": listed(stored_branch, size="b"),
         "branch_": integers(None, below="b"),

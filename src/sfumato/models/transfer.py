@@ -798,8 +798,8 @@ def aligned_scores(source: Gaussians, rows: Array, known: Array) -> Array:
         there = rotated(here, shape, counts)
         size = float(np.sum(counts[:, None] * here * there) / np.sum(counts[:, None] * there**2))
         x = (rows - centre) @ whiten
-        scores = np.asarray(np.log(shares) - _squared_distances(x, size * there) / 2)
-    return scores
+        scores = np.log(shares) - _squared_distances(x, size * there) / 2
+    return np.asarray(scores)
 
 
 def _memberships(scores: Array, known: Array) -> Array:

@@ -48,7 +48,8 @@ def _asked(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def answer(self: Any, X: ArrayLike, **options: Any) -> NDArray[Any]:
-        return self._answers(method.__name__, X, **options)
+        found: NDArray[Any] = self._answers(method.__name__, X, **options)
+        return found
 
     return answer
 
@@ -109,7 +110,8 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
         PrivateAffineHullClassifier
             The merged classifier.
         """
-        for party in (self, *others):
+        parties: list[HullAnswers] = [self, *others]
+        for party in parties:
             check_is_fitted(party)
             if (party.bounds, party.unit) != (self.bounds, self.unit):
                 raise InvalidInputError("Only classifiers of the same bounds and unit are merged.")
@@ -117,7 +119,7 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
         merged.n_features_in_ = self.n_features_in_
         merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
         merged.classes_ = merged.classifier_.classes_
-        merged.guarantee_ = compose(*(party.guarantee_ for party in (self, *others)))
+        merged.guarantee_ = compose(*(party.guarantee_ for party in parties))
         return merged
 
 

@@ -268,8 +268,10 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         # subspace dimension is one less than the smallest class has rows, at most 20.
         smallest = int(np.bincount(codes[labelled]).min())
         n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
-        given = points[labelled], codes[labelled], n_components
-        first = fit_autoencoders(self, generator, *given, n_layers=1, inducing_ratio=1.0, **words)
+        known = points[labelled], codes[labelled]
+        first = fit_autoencoders(
+            self, generator, *known, n_components, n_layers=1, inducing_ratio=1.0, **words
+        )
         found = np.where(labelled, codes, first.errors(points).argmin(axis=1))
         fit = partial(fit_autoencoders, self, generator, n_layers=self.n_layers, **words)
         found = improve_labels(fit, points, found, labelled, self, generator)
