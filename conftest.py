@@ -38,7 +38,7 @@ QUICK = (
     "tests/sums/test_sums",
     "tests/sums/test_terms",
     "tests/test_architecture.py",
-    "tests/storage/test_atomic_file.py",
+    "tests/core/test_atomic_file.py",
     "tests/test_bounds.py",
     "tests/test_guarantee.py",
     "tests/test_public_api.py",

@@ -64,7 +64,6 @@ def test_rows_that_are_not_finite_become_the_default_row() -> None:
 def test_balls_hold_and_are_attained(bounds: Bounds, rng: np.random.Generator) -> None:
     rows = bounds.clip(rng.normal(size=(400, 3)) * 1e3)
     gaps = rows[:, None, :] - rows[None, :, :]
-    assert np.abs(gaps).max() <= bounds.entry_diameter(n_features=3)
     centre, radius = bounds.ball(3)
     assert np.linalg.norm(gaps, axis=2).max() >= 1.8 * radius
     assert np.linalg.norm(rows - centre, axis=1).max() <= radius * (1 + 1e-12)

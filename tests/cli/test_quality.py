@@ -63,16 +63,6 @@ def test_distances_from_raw_rows_are_those_of_a_cross_table() -> None:
     assert copies[0] >= 0.5  # a table handed out as it is shows
 
 
-@pytest.mark.parametrize("suffix", [".html", ".json"])
-def test_raw_rows_are_marked_in_every_form(suffix: str, tmp_path: Path) -> None:
-    model, rows = made()
-    path = tmp_path / f"page{suffix}"
-    measured_quality(model, rows, people(1500)).write(path)
-    assert SENSITIVE in path.read_text()
-    measured_quality(model, rows).write(path)
-    assert "SENSITIVE" not in path.read_text()
-
-
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model, rows = made()

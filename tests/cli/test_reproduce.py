@@ -93,9 +93,3 @@ def test_the_commands_of_the_page_choose_what_the_page_says(
         done(*shlex.split(line.removeprefix("$ sfumato "), comments=True), "-o", tmp_path)
         counts.append((len(chosen), {quick for _, quick in chosen}))
     assert counts == [(0, set()), (1, {True}), (1, {False}), (len(entries_of("all")), {True})]
-
-
-def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks("python")
-    exec(compile(code, str(PAGE), "exec"), {})
-    assert "quick run, too small to judge" in capsys.readouterr().out

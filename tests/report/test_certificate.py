@@ -78,12 +78,6 @@ def test_the_content_is_true_and_keeps_the_published_schema(folder: Path) -> Non
             jsonschema.validate({**certificate, **wrong}, SCHEMA)
 
 
-def test_a_ledger_that_did_not_pay_is_refused(folder: Path) -> None:
-    other = Ledger().create("others", epsilon=1.0)
-    with pytest.raises(InvalidInputError, match="no charge"):
-        certificate_of(folder / "model.sfumato", budget=other)
-
-
 def test_a_thousand_random_edits_are_refused(folder: Path) -> None:
     text = written(signed(content(folder), folder / "key.pem")).encode()
     verified(text, file=folder / "model.sfumato")

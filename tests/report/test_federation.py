@@ -8,7 +8,6 @@ import pytest
 
 from sfumato import PrivatePCA
 from sfumato.federated import Federation, make_parties
-from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Report, Result
 from sfumato.report.parts import parties_of
 from tests.federated.test_sums import BOUNDS, X, Y
@@ -28,21 +27,3 @@ def test_a_report_shows_who_took_part_and_what_was_seen(trust: str, tmp_path: Pa
     (first, *_) = parties_of(told)[1]
     assert first[1:3] == ("133", "1 of 1")
     assert first[4] == "1"
-
-
-def test_parties_that_vanished_are_shown() -> None:
-    names = [f"<b>clinic {number}</b>" for number in range(20)]
-    told = {
-        "trust": "secure",
-        "colluding": 2,
-        "total": {"epsilon": 3.0},
-        "parties": {name: {"rows": None} for name in names},
-        "sums": [
-            {"statistic": "SecondMoment", "included": names, "seen": "nothing", "sent": 2**20},
-            {"statistic": "SecondMoment", "included": names[1:], "seen": "nothing", "sent": 2**20},
-        ],
-    }
-    page = Report("x", [Result("x", Guarantee(epsilon=1.0), federation=told)]).to_html()
-    assert "<b>" not in page
-    assert "&lt;b&gt;clinic 19" in page
-    assert parties_of(told)[1][0][1:] == ("secret", "1 of 2", "1.00", "3", "nothing")

@@ -8,10 +8,8 @@ import re
 import pytest
 
 from sfumato import Guarantee, Ledger
-from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.events import GaussianEvent, PureEvent, RepeatedEvent
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
-from sfumato.report.charts import BOTTOM, TOP, paired_bars
 from sfumato.report.words import RAW
 from tests.report.test_report import an_audit, forms
 
@@ -84,32 +82,7 @@ def test_the_curve_holds_the_released_model_too() -> None:
 # Pictures -----------------------------------------------------------------------------------
 
 
-def test_bars_are_as_high_as_their_shares() -> None:
-    drawn = paired_bars("age", ["a", "b"], [0.2, 0.8], [0.4, 0.6], names=("x", "y"), key="k")
-    heights = {
-        kind: [float(h) for h in re.findall(rf'class="{kind}".*?height="([\d.]+)"', drawn)]
-        for kind in ("bar", "bar-outline")
-    }
-    full = BOTTOM - TOP
-    assert heights["bar"] == pytest.approx([0.25 * full, full], abs=0.06)
-    assert heights["bar-outline"] == pytest.approx([0.5 * full, 0.75 * full], abs=0.06)
-    assert "a: x 0.2, y 0.4" in drawn
-
-
-def test_the_distance_of_marginals_is_the_total_variation() -> None:
-    assert Marginal("x", ("a", "b"), (1.0, 0.0), (0.0, 1.0)).distance == 1.0
-    assert Marginal("x", ("a", "b"), (0.5, 0.5), (0.5, 0.5)).distance == 0.0
-    with pytest.raises(InvalidInputError, match="one share"):
-        Marginal("x", ("a",), (1.0, 0.0), (0.0, 1.0))
-
-
 # Audit --------------------------------------------------------------------------------------
-
-
-def test_an_audit_survives_its_own_json() -> None:
-    audit = Audit.from_dict({**an_audit(), "unknown": 1})
-    assert Audit.from_dict(json.loads(json.dumps(audit.to_dict()))) == audit
-    assert Audit.from_dict({"title": "t", "verdict": "v"}).rocs == ()
 
 
 def test_an_audit_that_contradicts_is_a_warning() -> None:

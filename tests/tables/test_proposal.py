@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.tables import files
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.proposal import MAX_CATEGORIES, describe_table, rounded_outwards
 from sfumato.tables.schema import TableBounds
@@ -65,14 +64,6 @@ def test_every_kind_of_column(tmp_path: Path) -> None:
     missing = {column.name: column.missing for column in found.columns}
     assert (missing["size"], missing["colour"], missing["nothing"]) == (1, n // 3, n)
     assert found.n_rows == n
-
-
-def test_batches_are_seen_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BATCH_ROWS", 10)
-    found = described(tmp_path, x=[float(i) for i in range(100)], c=["a"] * 99 + ["b"])
-    column, categories = found.bounds.columns
-    assert (column.lower, column.upper) == (0.0, 100.0)
-    assert categories.categories == ("a", "b")
 
 
 def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> None:

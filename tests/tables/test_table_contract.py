@@ -16,10 +16,8 @@ from benchmarks.odd_tables import (
     CELLS,
     FILES,
     FRAMES,
-    LINES,
     columns,
     with_cell,
-    with_line,
 )
 from sfumato import Bounds, Fabricator, PrivateTransferClassifier
 from sfumato.audit.testing.inspection import described, first_difference
@@ -226,18 +224,6 @@ def test_every_task(tmp_path: Path, task: str) -> None:
             for name in ("whole", "code", "label")
         )
         compare_tables(TASKS[task], written(tmp_path, way, columns()), odd)
-
-
-@pytest.mark.parametrize("way", ["csv", "jsonl"])
-@pytest.mark.parametrize("task", ["gaussian", "fabricate"])
-def test_odd_lines(tmp_path: Path, way: str, task: str) -> None:
-    def odd(place: int, line: bytes) -> TableFile:
-        source = written(tmp_path, way, columns(), "odd")
-        with_line(source.path, place, line)
-        return TableFile(source.path, BOUNDS.types())
-
-    tables = (odd(place, line) for place, line in enumerate(LINES[way]))
-    compare_tables(TASKS[task], written(tmp_path, way, columns()), tables)
 
 
 # The contract can fail --------------------------------------------------------------------------

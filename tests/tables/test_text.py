@@ -83,14 +83,6 @@ def test_declared_cells_are_read_by_themselves(tmp_path: Path) -> None:
         assert alone == [value]
 
 
-def test_a_tsv_has_tabs_and_a_broken_line_its_number(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("a\tb\n1\t2\n")
-    assert TableFile(tmp_path / "a.tsv", {"a": "int64"}).read(["a"])["a"].to_pylist() == [1]
-    (tmp_path / "b.csv").write_text("a,b\n1,2\n\n3\n4,5\n")
-    with pytest.raises(InvalidInputError, match=r"(?i)line 4"):
-        TableFile.sniffed(tmp_path / "b.csv")
-
-
 @pytest.mark.parametrize(
     ("record", "hint"),
     [

@@ -266,7 +266,9 @@ def worst_neighbours(
         box = bounds.box(n_features)
         low = X[-1] if box is None else np.append(box[0][:1], X[-1][1:])
         moved = low.copy()
-        moved[0] += estimator.entry_bound or bounds.entry_diameter(n_features=n_features)
+        whole = [] if bounds.norm is None else [2 * bounds.norm]
+        whole += [] if box is None else [float(np.max(box[1] - box[0]))]
+        moved[0] += estimator.entry_bound or min(whole)
         edge = np.vstack([low, moved])
     elif edge is None:
         centre, radius = bounds.ball(n_features)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sfumato.audit import AuditReport, audit as audit_model
+from sfumato.audit import audit as audit_model
 from sfumato.cli.console import (
     REFUSED,
     print_json,
@@ -71,7 +71,15 @@ def audit(
         found = audit_model(loaded, **options)
     if output is not None:
         found.write(output)
-    _show(found, output, as_json=as_json)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_lines(found.verdict)
+        print_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
+        for note in found.notes:
+            remark(note)
+        if output is not None:
+            print_lines(f"Report: {output}")
     if found.consistent is False:
         raise typer.Exit(REFUSED)
 
@@ -86,7 +94,14 @@ def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
     else:
         source = TableFile(path)
         names = [name for name in source.columns if name != target]
-        rows = _numbers(source.read(names), names)
+        table = source.read(names)
+        try:
+            rows = np.column_stack([np.asarray(table[name], dtype=np.float64) for name in names])
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                "A column contains text. Name the column of labels with '--target', and leave the "
+                "others out."
+            ) from None
     if target is None or target not in source.columns:
         return rows, None
     column = source.read([target])[target]
@@ -94,25 +109,3 @@ def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
         known = Target(target, "", tuple(model.classes_.tolist()))
         return rows, known.values(column)
     return rows, as_numbers(column, "f", f"The column {target!r}")
-
-
-def _numbers(table: Any, names: list[str]) -> np.ndarray[Any, Any]:
-    try:
-        return np.column_stack([np.asarray(table[name], dtype=np.float64) for name in names])
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            "A column contains text. Name the column of labels with '--target', "
-            "and leave the others out."
-        ) from None
-
-
-def _show(found: AuditReport, output: Path | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found.to_dict())
-        return
-    print_lines(found.verdict)
-    print_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
-    for note in found.notes:
-        remark(note)
-    if output is not None:
-        print_lines(f"Report: {output}")

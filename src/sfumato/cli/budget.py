@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from sfumato.cli.console import print_table
+from sfumato.cli.console import print_json, print_table
+from sfumato.cli.options import Json
 from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.dataset_budget import PastCharge, Statement
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.guarantee import Relation, Unit
 
@@ -36,7 +31,7 @@ def create(
     delta: Annotated[float, typer.Option(help="At this delta; 0 admits pure releases only.")] = 0.0,
     unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
     relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Set the budget of a data set, once and for all.
 
@@ -44,7 +39,7 @@ def create(
     """
     budget = Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
     if as_json:
-        typer.echo(json.dumps(budget.statement().to_dict(), indent=2))
+        print_json(budget.statement().to_dict())
         return
     typer.echo(
         f"Budget of '{name}': epsilon {epsilon:g} at delta {delta:g}, unit {unit}, "
@@ -59,7 +54,7 @@ def show(
     history: Annotated[
         bool, typer.Option("--history", help="List each charge: when, why, by whom, how much.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the budget of each data set: total, spent, left, and number of charges.
 
@@ -70,15 +65,24 @@ def show(
     statements = [opened.dataset(each).statement() for each in names]
     past = {each: opened.dataset(each).history() for each in names} if history else {}
     if as_json and history:
-        typer.echo(
-            json.dumps({each: [c.to_dict() for c in past[each]] for each in names}, indent=2)
-        )
+        print_json({each: [c.to_dict() for c in past[each]] for each in names})
     elif as_json:
-        typer.echo(json.dumps([statement.to_dict() for statement in statements], indent=2))
+        print_json([statement.to_dict() for statement in statements])
     else:
-        Console().print(_table(statements))
-        for each, charges in past.items():
-            print_table(("time", "epsilon", "by", f"purpose ({each})"), _listed(charges))
+        rows = []
+        for each in statements:
+            budget, figures = each.budget, (f"{each.spent:.5g}", f"{each.left:.5g}")
+            protects = f"{budget.unit}, {budget.relation}"
+            total = f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"
+            rows.append([protects, total, *figures, str(each.charges), each.head[:8], budget.name])
+        titles = ("protects", "budget", "spent", "left", "charges", "head", "dataset")
+        print_table(titles, rows)
+        for name, charges in past.items():
+            rows = [
+                [c.time[:19], f"{c.epsilon:.4g}", c.by or "not stated", c.purpose or "not stated"]
+                for c in charges
+            ]
+            print_table(("time", "epsilon", "by", f"purpose ({name})"), rows)
 
 
 @budget_app.command()
@@ -88,54 +92,19 @@ def verify(
         list[str] | None,
         typer.Option(metavar="NAME=HASH", help="A head recorded earlier; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check the chain of every data set and print the heads, which you should record elsewhere.
 
     Example: sfumato budget verify budget.db --head patients=6f1c
     """
-    result = Ledger(ledger).verify(_noted(head or []))
+    noted = [each.rpartition("=") for each in head or []]
+    if not all(name and last for name, _, last in noted):
+        raise InvalidInputError("'--head' must have the form NAME=HASH.")
+    result = Ledger(ledger).verify({name: last for name, _, last in noted})
     if as_json:
-        typer.echo(json.dumps({"charges": result.charges, "heads": dict(result.heads)}, indent=2))
+        print_json({"charges": result.charges, "heads": dict(result.heads)})
         return
     typer.echo(str(result))
     for name, last in result.heads.items():
         typer.echo(f"{name}={last}")
-
-
-def _table(statements: list[Statement]) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("dataset", overflow="fold")
-    for title in ("protects", "budget", "spent", "left", "charges", "head"):
-        table.add_column(title, no_wrap=True)
-    for statement in statements:
-        budget = statement.budget
-        table.add_row(
-            escape(budget.name),
-            f"{budget.unit}\n{budget.relation}",
-            f"epsilon {budget.epsilon:g}\ndelta {budget.delta:g}",
-            f"{statement.spent:.5g}",
-            f"{statement.left:.5g}",
-            str(statement.charges),
-            statement.head[:8],
-        )
-    return table
-
-
-def _listed(charges: list[PastCharge]) -> list[list[str]]:
-    return [
-        [
-            each.time[:19],
-            f"{each.epsilon:.4g}",
-            each.by or "not stated",
-            each.purpose or "not stated",
-        ]
-        for each in charges
-    ]
-
-
-def _noted(heads: list[str]) -> dict[str, str]:
-    pairs = [head.rpartition("=") for head in heads]
-    if not all(name and last for name, _, last in pairs):
-        raise InvalidInputError("'--head' must have the form NAME=HASH.")
-    return {name: last for name, _, last in pairs}

@@ -104,7 +104,17 @@ def known_bounds(
     """Read bounds that are confirmed, with what the command line says besides."""
     if bounds is None:
         raise InvalidInputError("A table needs its confirmed bounds: give '--bounds'.")
-    known = TableBounds.read(bounds).with_person(person, person_rows)
+    known = TableBounds.read(bounds)
+    if known.one_row_per_person and person is not None:
+        raise InvalidInputError("The bounds declare one row per person.")
+    for name, given in (("person", person), ("person_rows", person_rows)):
+        declared = getattr(known, name)  # may be repeated, not changed
+        if given is not None and declared not in (None, given):
+            raise InvalidInputError(f"'{name}' is {given!r}, the bounds declare {declared!r}.")
+    person = known.person if person is None else person
+    person_rows = known.person_rows if person_rows is None else person_rows
+    columns = tuple(column for column in known.columns if column.name != person)
+    known = replace(known, columns=columns, person=person, person_rows=person_rows)
     if reading:
         declared = {} if known.text is None else known.text.to_record()
         text = TextFormat.from_record({**declared, **reading_from(reading)})

@@ -29,7 +29,7 @@ from sfumato.cli.jobs.pipeline import table_for
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive import plot_explanation
-from sfumato.models.saving import load, open_stored
+from sfumato.models.saving import load
 from sfumato.privacy.attacker import FALSE_ALARMS, percent
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.report import (
@@ -43,9 +43,10 @@ from sfumato.report import (
     plan as make_plan,
     rows_needed,
 )
+from sfumato.report.certificate import promise_in
 from sfumato.report.words import event_rows, loss_facts
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.files import FORMATS, TableFile, metadata_beside, read_note
+from sfumato.tables.files import FORMATS, TableFile
 from sfumato.tables.schema import TableBounds
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -79,33 +80,14 @@ def guarantee(
 
 def promised_by(file: Path) -> dict[str, Any]:
     """Return class, guarantee, proof sheet and, for a model of a table, its columns."""
-    if not file.is_file():
-        raise InvalidInputError(f"There is no file '{file}'.")
-    if file.suffix.lower() in FORMATS:
-        beside = metadata_beside(file)
-        try:
-            stored: Any = read_note(beside) if beside.is_file() else TableFile(file).metadata()
-            record = {"class": stored["class"], "guarantee": stored["guarantee"]}
-        except (TypeError, KeyError):
-            raise InvalidInputError(
-                f"'{file}' contains no guarantee: it is an ordinary table, or was rewritten "
-                "afterwards."
-            ) from None
-    else:
-        with open_stored(file) as members:
-            header = members.header()
-        table = (header["model"]["parameters"].get("bounds") or {}).get("table")
+    record = promise_in(file)
+    bounds = record.pop("bounds")
+    if file.suffix.lower() not in FORMATS:
+        table = None if bounds is None else bounds.get("table")
         columns = None if table is None else table["dict"]["columns"]["dict"]
-        record = {
-            "class": header["model"]["class"],
-            "sfumato_version": header["sfumato_version"],
-            "guarantee": header["guarantee"],
-            "columns": None
-            if columns is None
-            else [name for name, each in columns.items() if "left_out" not in each["dict"]],
-        }
-    if record["guarantee"] is None:
-        raise InvalidInputError(f"'{file}' states no guarantee: it is not private.")
+        if columns is not None:
+            columns = [name for name, each in columns.items() if "left_out" not in each["dict"]]
+        record["columns"] = columns
     try:  # it is built again: the sentence in a file is not believed
         promised = Guarantee.from_dict(record["guarantee"])
     except InvalidInputError:

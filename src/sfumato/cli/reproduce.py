@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from sfumato.cli.console import expect, print_json, print_lines, print_table, remark
 from sfumato.cli.options import Json, completing
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import (
     PAPERS,
-    Comparison,
-    Entry,
     Reproduction,
     Setting,
     entries_of,
@@ -62,104 +57,58 @@ def reproduce(
     Example: sfumato reproduce kahm --table 5 --quick
     """
     if paper is None or listed:
-        _list(paper or ALL, as_json=as_json)
+        entries, lacking = entries_of(paper or ALL), unrun_of(paper or ALL)
+        if as_json:
+            keys = ("paper", "name", "title", "data", "minutes", "broken")
+            there = [{key: getattr(entry, key) for key in keys} for entry in entries]
+            print_json({"entries": there, "cannot be run": [vars(each) for each in lacking]})
+            return
+        what = [f"{e.title}. Data: {e.data}. Minutes: {e.minutes}." for e in entries]
+        rows = [[e.paper, e.name, each] for e, each in zip(entries, what, strict=True)]
+        print_table(["paper", "entry", "what"], rows)
+        if lacking:
+            rows = [[each.paper, each.name, f"{each.why}; {each.nearest}"] for each in lacking]
+            print_table(["paper", "cannot be run", "why, and the nearest public data"], rows)
         return
-    entries = _chosen(paper, table, figure)
-    for entry in entries:
-        _refuse_to_replace(result_file(entry, output))
-    setting = Setting(quick, _repetitions(runs, quick), device=device, n_jobs=jobs)
-    found = []
-    for entry in entries:
-        with _progress(entry) as tell:
-            done = run_entry(entry, replace(setting, tell=tell))
-            files = keep(done, output)
-        found.append(done)
-        if not as_json:
-            _show(done, files)
-    if as_json:
-        print_json([_shown(each) for each in found])
-    if not can_draw():
-        remark(NO_PICTURE)
-
-
-def _refuse_to_replace(file: Path) -> None:
-    """Keep what may have taken hours, the figures of a full run; those of a quick one may go."""
-    if file.is_file() and '"quick": true' not in file.read_text():
-        expect(file)
-
-
-def _repetitions(runs: int | None, quick: bool) -> int:
-    return (1 if quick else 3) if runs is None else runs
-
-
-def _chosen(paper: str, table: str | None, figure: str | None) -> list[Entry]:
     if table is not None and figure is not None:
         raise InvalidInputError("Give '--table' or '--figure', not both.")
-    if table is None and figure is None:
-        return entries_of(paper)
-    name = f"figure-{figure}" if table is None else f"table-{table}"
-    return [entry_of(paper, name)]
-
-
-def _list(paper: str, *, as_json: bool) -> None:
-    entries, lacking = entries_of(paper), unrun_of(paper)
-    if as_json:
-        there = [
-            {k: getattr(e, k) for k in ("paper", "name", "title", "data", "minutes", "broken")}
-            for e in entries
-        ]
-        print_json({"entries": there, "cannot be run": [vars(each) for each in lacking]})
-        return
-    rows = [[e.paper, e.name, f"{e.title}. Data: {e.data}. Minutes: {e.minutes}."] for e in entries]
-    print_table(["paper", "entry", "what"], rows)
-    if lacking:
-        rows = [[each.paper, each.name, f"{each.why}; {each.nearest}"] for each in lacking]
-        print_table(["paper", "cannot be run", "why, and the nearest public data"], rows)
-
-
-@contextmanager
-def _progress(entry: Entry) -> Iterator[Callable[[str], None]]:
-    """Show what is being done: one changing line on a terminal, lines elsewhere."""
-    name, console = f"{entry.paper} {entry.name}", Console(stderr=True)
-    if not console.is_terminal:
+    entries = entries_of(paper)
+    if table is not None or figure is not None:
+        entries = [entry_of(paper, f"figure-{figure}" if table is None else f"table-{table}")]
+    for entry in entries:  # a full run may have taken hours; the figures of a quick one may go
+        file = result_file(entry, output)
+        if file.is_file() and '"quick": true' not in file.read_text():
+            expect(file)
+    repetitions = (1 if quick else 3) if runs is None else runs
+    found = []
+    for entry in entries:
+        name = f"{entry.paper} {entry.name}"
         remark(f"{name} ...")
-        yield lambda line: remark(f"{name}: {line}")
-        return
-    with console.status(name) as status:
-        yield lambda line: status.update(f"{name}: {line}")
-
-
-def _shown(found: Reproduction) -> dict[str, Any]:
-    whole = found.to_dict()
-    del whole["series"]  # long, and in the file
-    return whole
+        setting = Setting(quick, repetitions, device=device, n_jobs=jobs)
+        setting = replace(setting, tell=lambda line, name=name: remark(f"{name}: {line}"))
+        found.append(run_entry(entry, setting))
+        files = keep(found[-1], output)
+        if not as_json:
+            _show(found[-1], files)
+    if as_json:  # the series are long, and in the file
+        whole = [each.to_dict() for each in found]
+        print_json([{key: v for key, v in each.items() if key != "series"} for each in whole])
+    if not can_draw():
+        remark(NO_PICTURE)
 
 
 def _show(found: Reproduction, files: list[Path]) -> None:
     entry, outcome = found.entry, found.outcome
     print_lines(f"{entry.paper}, {entry.name}: {entry.title}")
-    rows = outcome.comparisons
-    if rows and Console().is_terminal:
-        print_table(
-            ["", "printed", "paper mode", "strict mode", "unit"],
-            [[r.what, *(_number(v) for v in (r.printed, r.paper, r.strict)), r.unit] for r in rows],
-        )
-    else:
-        print_lines(*(_line(row) for row in rows))
-    print_lines(
-        *(f"  {'holds' if holds else 'fails'}: {claim}" for claim, holds in outcome.claims.items())
-    )
+    for row in outcome.comparisons:
+        values = (row.printed, row.paper, row.strict)
+        printed, ours, strict = ("-" if v is None else f"{v:.4g}" for v in values)
+        told = f"printed {printed}, paper {ours}, strict {strict} ({row.unit})"
+        print_lines(f"  {row.what}: {told}")
+    for claim, holds in outcome.claims.items():
+        print_lines(f"  {'holds' if holds else 'fails'}: {claim}")
     print_lines(*(f"  note: {line}" for line in outcome.remarks))
     if entry.broken is not None:
         print_lines(f"  guarantee: {entry.broken}")
     print_lines(f"  verdict: {found.verdict} ({found.seconds:.1f} s)")
     print_lines(f"  files: {', '.join(str(file) for file in files)}", "")
-
-
-def _line(row: Comparison) -> str:
-    printed, paper, strict = (_number(v) for v in (row.printed, row.paper, row.strict))
-    return f"  {row.what}: printed {printed}, paper {paper}, strict {strict} ({row.unit})"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +59,13 @@ def serve(
 
     Example: sfumato serve tables/ --state office/
     """
-    _require_packages()
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise InvalidInputError(
+            f"'sfumato serve' needs the packages {', '.join(missing)}: "
+            "pip install 'sfumato[service]'."
+        )
+    from sfumato.ledger.ledger import Ledger
     from sfumato.service.serving import PARTS, first_link, serve_parts
     from sfumato.service.settings import Settings
 
@@ -77,8 +85,12 @@ def serve(
         secure_cookies=behind_proxy or certificate is not None,
     ).prepared()
     address = f"{'http' if certificate is None else 'https'}://{host}:{port}"
-    if heads is not None:
-        _refuse_older_ledger(settings.ledger_address, heads)
+    if heads is not None:  # compare the ledger with a statement that was kept elsewhere
+        try:
+            noted = json.loads(heads.read_text())["heads"]
+        except (ValueError, KeyError, TypeError):
+            raise InvalidInputError(f"'{heads}' is not a statement of this service.") from None
+        Ledger(settings.ledger_address).verify(noted)
     link = None if part == "workers" else first_link(settings, address)
     print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
     if link is not None:
@@ -90,27 +102,3 @@ def serve(
         "key": None if key is None else str(key),
     }
     serve_parts(settings, options, (part,) if part else PARTS)
-
-
-def _refuse_older_ledger(address: str, statement: Path) -> None:
-    """Compare the ledger with the heads of a statement that was kept elsewhere."""
-    import json
-
-    from sfumato.ledger.ledger import Ledger
-
-    try:
-        noted = json.loads(statement.read_text())["heads"]
-    except (ValueError, KeyError, TypeError):
-        raise InvalidInputError(f"'{statement}' is not a statement of this service.") from None
-    Ledger(address).verify(noted)
-
-
-def _require_packages() -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise InvalidInputError(
-            f"'sfumato serve' needs the packages {', '.join(missing)}: "
-            "pip install 'sfumato[service]'."
-        )

@@ -102,15 +102,13 @@ def numbers(
         if not value.size:
             return
         low, high = float(value.min()), float(value.max())  # NaN if any is, and compares false
-        if not (least <= low and above < low and high <= most and _has_squares(value, low, high)):
-            raise refuse(place, f"numbers {_range(least, above, most)}")
+        is_single = value.dtype == np.float32 and not math.isinf(high)
+        has_squares = not is_single or max(-low, high) <= MAX_FLOAT32
+        if not (least <= low and above < low and high <= most and has_squares):
+            start = f"above {above:g}" if above >= least else f"from {least:g}"
+            raise refuse(place, f"numbers {start} to {most:g}")
 
     return check
-
-
-def _has_squares(value: np.ndarray, low: float, high: float) -> bool:
-    single = value.dtype == np.float32
-    return not single or math.isinf(high) or max(-low, high) <= MAX_FLOAT32
 
 
 def integers(*shape: Size, below: Size = None, all_of_them: bool = False) -> Check:
@@ -229,11 +227,6 @@ def seed() -> Check:
 def flag() -> Check:
     """Ask for a truth value."""
     return one_of(True, False)
-
-
-def _range(least: float, above: float, most: float) -> str:
-    low = f"above {above:g}" if above >= least else f"from {least:g}"
-    return f"{low} to {most:g}"
 
 
 # Values made of others ------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class EntryScale:
             )
         self.lower, self.width = box[0], box[1] - box[0]
         self.whole_range = entry_bound is None
-        whole = bounds.entry_diameter(n_features=n_features)
+        whole = float(np.max(self.width))
         self.bound = whole if entry_bound is None else float(entry_bound)
         self.units = np.maximum(self.width, self.bound)
         self.rounding = ROUNDING * float(self.units.max())

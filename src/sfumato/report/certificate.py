@@ -376,11 +376,11 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
         header = members.header()
     if header["guarantee"] is None:
         raise InvalidInputError(f"'{path}' states no guarantee: it is not private.")
-    model = header["model"]
     return {
-        "class": model["class"],
+        "class": header["model"]["class"],
+        "sfumato_version": header["sfumato_version"],
         "guarantee": header["guarantee"],
-        "bounds": model["parameters"].get("bounds"),
+        "bounds": header["model"]["parameters"].get("bounds"),
     }
 
 
@@ -390,7 +390,9 @@ def _table_record(path: Path) -> dict[str, Any]:
         stored: Any = read_note(beside) if beside.is_file() else TableFile(path).metadata()
         found = {**stored, "class": stored["class"], "guarantee": stored["guarantee"]}
     except (TypeError, KeyError):
-        raise InvalidInputError(f"'{path}' contains no guarantee.") from None
+        raise InvalidInputError(
+            f"'{path}' contains no guarantee: it is an ordinary table, or was rewritten afterwards."
+        ) from None
     return found
 
 

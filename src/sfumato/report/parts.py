@@ -87,22 +87,12 @@ class LedgerExtract:
             }
             for past in budget.history()
         )
-        return cls(
-            **{**kept, **words},
-            lines=tuple(lines),
-            releases=releases,
-            attacker=_odds(budget),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the extract as plain JSON values.
-
-        Returns
-        -------
-        dict
-            Plain values.
-        """
-        return asdict(self)
+        total, events, odds = budget.total, budget.events(), None
+        if events and total.unit is not Unit.ENTRY:  # against all charges together
+            epsilon = epsilon_spent(events, total.delta, total.relation)
+            about = {"unit": total.unit, "relation": total.relation, "events": events}
+            odds = Guarantee(epsilon, total.delta, **about).attacker.to_dict()
+        return cls(**{**kept, **words}, lines=tuple(lines), releases=releases, attacker=odds)
 
 
 def events_key(events: Sequence[Event]) -> str:
@@ -111,16 +101,6 @@ def events_key(events: Sequence[Event]) -> str:
         (json.dumps(e.to_dict(), sort_keys=True), n) for e, n in flatten(events).items()
     )
     return sha256(json.dumps(counted).encode()).hexdigest()[:16]
-
-
-def _odds(budget: DatasetBudget) -> dict[str, float] | None:
-    """Return the odds against all charges together; None where nothing was charged yet."""
-    total, events = budget.total, budget.events()
-    if not events or total.unit is Unit.ENTRY:
-        return None
-    epsilon = epsilon_spent(events, total.delta, total.relation)
-    whole = Guarantee(epsilon, total.delta, unit=total.unit, relation=total.relation, events=events)
-    return whole.attacker.to_dict()
 
 
 @dataclass(frozen=True)
@@ -226,13 +206,27 @@ class Audit:
             What `AuditReport.to_dict` gave.
         """
         try:
+            rocs, histograms = [], []
+            for each in record.get("rocs", ()):
+                false, true = (
+                    _numbers(each[f"{k}_positive_rate"], 0, 1) for k in ("false", "true")
+                )
+                if len(false) != len(true) or len(false) < 2:
+                    raise ValueError("rates of different length")
+                rocs.append(Roc(str(each["name"]), false, true))
+            for each in record.get("histograms", ()):
+                edges = _numbers(each["edges"], -math.inf, math.inf)
+                counts = [_numbers(each[k], 0, math.inf) for k in ("members", "non_members")]
+                if not len(edges) - 1 == len(counts[0]) == len(counts[1]) > 0:
+                    raise ValueError("counts and edges do not fit")
+                histograms.append(Histogram(str(each["name"]), edges, *counts))
             return cls(
                 title=str(record["title"]),
                 verdict=str(record["verdict"]),
                 consistent=record.get("consistent"),
                 figures={str(k): float(v) for k, v in record.get("figures", {}).items()},
-                rocs=tuple(_roc(each) for each in record.get("rocs", ())),
-                histograms=tuple(_histogram(each) for each in record.get("histograms", ())),
+                rocs=tuple(rocs),
+                histograms=tuple(histograms),
                 notes=tuple(str(note) for note in record.get("notes", ())),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -250,30 +244,7 @@ class Audit:
             Plain values, which `from_dict` reads.
         """
         figures = {k: v if math.isfinite(v) else str(v) for k, v in self.figures.items()}
-        return {
-            "title": self.title,
-            "verdict": self.verdict,
-            "consistent": self.consistent,
-            "figures": figures,
-            "rocs": [asdict(each) for each in self.rocs],
-            "histograms": [asdict(each) for each in self.histograms],
-            "notes": list(self.notes),
-        }
-
-
-def _roc(record: Mapping[str, Any]) -> Roc:
-    rates = [_numbers(record[f"{kind}_positive_rate"], 0, 1) for kind in ("false", "true")]
-    if len(rates[0]) != len(rates[1]) or len(rates[0]) < 2:
-        raise ValueError("rates of different length")
-    return Roc(str(record["name"]), rates[0], rates[1])
-
-
-def _histogram(record: Mapping[str, Any]) -> Histogram:
-    edges = _numbers(record["edges"], -math.inf, math.inf)
-    counts = [_numbers(record[kind], 0, math.inf) for kind in ("members", "non_members")]
-    if not len(edges) - 1 == len(counts[0]) == len(counts[1]) > 0:
-        raise ValueError("counts and edges do not fit")
-    return Histogram(str(record["name"]), edges, counts[0], counts[1])
+        return {**asdict(self), "figures": figures}
 
 
 def _numbers(values: Sequence[Any], low: float, high: float) -> tuple[float, ...]:
@@ -337,13 +308,3 @@ class SignatureBlock:
     confirmed_by: str | None = None
     retention: str | None = None
     n_records: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the names as plain JSON values.
-
-        Returns
-        -------
-        dict
-            Plain values.
-        """
-        return asdict(self)

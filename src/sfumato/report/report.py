@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from importlib import metadata
@@ -75,7 +75,8 @@ class Result:
             )
         object.__setattr__(self, "name", str(self.name))
         object.__setattr__(self, "metrics", _figures("metrics", self.metrics))
-        object.__setattr__(self, "notes", _sentences(self.notes))
+        notes = (self.notes,) if isinstance(self.notes, str) else map(str, self.notes)
+        object.__setattr__(self, "notes", tuple(notes))
         if self.federation is not None:
             parties_of(self.federation)  # refuses what cannot be shown
         declared = {str(name): str(value) for name, value in dict(self.declared).items()}
@@ -260,7 +261,8 @@ class Report:
         """
         together = self.together()
         results = [result.to_dict() for result in self.results]
-        metrics = {"metrics": [result["metrics"] for result in results], "ceiling": self._ceiling()}
+        ceiling = {name: _json_number(value) for name, value in self.ceiling.items()}
+        metrics = {"metrics": [result["metrics"] for result in results], "ceiling": ceiling}
         if self.sensitive_metrics:
             results = [{**result, "metrics": {}} for result in results]
         record = {
@@ -272,8 +274,8 @@ class Report:
             "attacker": None if together is None else together.attacker.to_dict(),
             "ceiling": {} if self.sensitive_metrics else metrics["ceiling"],
             "settings": dict(self.settings),
-            "ledger": None if self.ledger is None else self.ledger.to_dict(),
-            "office": None if self.office is None else self.office.to_dict(),
+            "ledger": None if self.ledger is None else asdict(self.ledger),
+            "office": None if self.office is None else asdict(self.office),
             "sensitive": {
                 **(metrics if self.sensitive_metrics else {}),
                 "curve": {name: [list(point) for point in own] for name, own in self.curve.items()},
@@ -283,9 +285,6 @@ class Report:
             "versions": dict(self.versions),
         }
         return json.dumps(record, indent=2, allow_nan=False, default=float) + "\n"
-
-    def _ceiling(self) -> dict[str, float | str]:
-        return {name: _json_number(value) for name, value in self.ceiling.items()}
 
     def to_html(self) -> str:
         """Return the report as one self-contained page: no script, no network, light and dark.
@@ -301,6 +300,17 @@ class Report:
         for i, result in enumerate(self.results):
             for fact in result.declared.items():
                 declared.setdefault(fact, i)
+        drawn: list[tuple[Any, str, bool]] = []
+        for metric in self.metric_names:  # one a unit and relation: other epsilons do not compare
+            ceiling = self.ceiling.get(metric)
+            if ceiling is not None and not _drawable(ceiling):
+                ceiling = None
+            # Of a metric with a curve, the points are drawn there.
+            groups = {} if metric in self.curve else self.points(metric)
+            for protection, points in groups.items():
+                options: dict[str, Any] = {"metric": metric, "ceiling": ceiling}
+                chart = charts.against_epsilon(points, key=f"chart-{len(drawn)}", **options)
+                drawn.append((chart, protection, all(point.proved for point in points)))
         return render(
             "report.html",
             title=self.title,
@@ -312,37 +322,18 @@ class Report:
             declared=list(declared.items())[:24],
             parties=[parties_of(r.federation) for r in self.results if r.federation is not None],
             party_heads=PARTY_HEADS,
-            charts=self._charts(),
-            curves=self._curves(),
+            charts=drawn,
+            curves=[
+                (
+                    metric,
+                    [Point("at other budgets", epsilon, value) for epsilon, value in values]
+                    + [point for own in self.points(metric).values() for point in own],
+                    self.ceiling.get(metric),
+                )
+                for metric, values in self.curve.items()
+            ],
             draw=charts,
         )
-
-    def _curves(self) -> list[tuple[str, list[Point], float | None]]:
-        """The released model among those that were made for the picture."""
-        return [
-            (
-                metric,
-                [Point("at other budgets", epsilon, value) for epsilon, value in values]
-                + [point for own in self.points(metric).values() for point in own],
-                self.ceiling.get(metric),
-            )
-            for metric, values in self.curve.items()
-        ]
-
-    def _charts(self) -> list[tuple[Any, str, bool]]:
-        """Draw one chart a metric, and one a unit and relation: other epsilons do not compare."""
-        drawn: list[tuple[Any, str, bool]] = []
-        for metric in self.metric_names:
-            if metric in self.curve:  # drawn there, with these points in it
-                continue
-            ceiling = self.ceiling.get(metric)
-            if ceiling is not None and not _drawable(ceiling):
-                ceiling = None
-            for protection, points in self.points(metric).items():
-                options: dict[str, Any] = {"metric": metric, "ceiling": ceiling}
-                chart = charts.against_epsilon(points, key=f"chart-{len(drawn)}", **options)
-                drawn.append((chart, protection, all(point.proved for point in points)))
-        return drawn
 
     def _total(self) -> dict[str, Any] | None:
         """What all releases cost together, and where in the JSON that is stated."""
@@ -423,10 +414,6 @@ def _curves(curves: Mapping[str, Any]) -> Mapping[str, tuple[tuple[float, float]
     if not all(math.isfinite(number) for own in found.values() for pair in own for number in pair):
         raise InvalidInputError("'curve' must contain finite numbers.")
     return MappingProxyType(found)
-
-
-def _sentences(notes: Sequence[str] | str) -> tuple[str, ...]:
-    return (notes,) if isinstance(notes, str) else tuple(str(note) for note in notes)
 
 
 def _json_number(value: float) -> float | str:

@@ -124,23 +124,19 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
                 f"epsilon {_epsilon(reading.epsilon)}, delta {_scientific(reading.delta)}",
             )
         )
-    return [*found, *_attacker_facts(guarantee), ("Status", standing(guarantee))]
+    if guarantee.is_private:  # what the best attacker can do
+        best = guarantee.attacker
+        alarms = f"At {percent(best.false_alarms)} false alarms"
+        found.append(
+            ("Best attacker, from even odds", f"right at most {percent(best.guesses_right)}")
+        )
+        found.append((alarms, f"finds at most {percent(best.finds)}"))
+        found += loss_facts(guarantee)
+    return [*found, ("Status", standing(guarantee))]
 
 
 def _epsilon(value: float) -> str:
     return rounded_up(value, 4) if math.isfinite(value) else number(value)
-
-
-def _attacker_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return what the best attacker can do, where anything is promised."""
-    if not guarantee.is_private:
-        return []
-    found = guarantee.attacker
-    return [
-        ("Best attacker, from even odds", f"right at most {percent(found.guesses_right)}"),
-        (f"At {percent(found.false_alarms)} false alarms", f"finds at most {percent(found.finds)}"),
-        *loss_facts(guarantee),
-    ]
 
 
 def loss_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
@@ -148,15 +144,11 @@ def loss_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     exceeds = guarantee.attacker.loss_exceeds if guarantee.is_private else None
     if exceeds is None:
         return []
-    return [("Privacy loss above epsilon", f"probability at most {_rounded_up(exceeds)}")]
-
-
-def _rounded_up(probability: float) -> str:
-    """Write a small probability with two digits, never too small."""
-    if probability == 0:
-        return "0"
-    digit = 10.0 ** (math.floor(math.log10(probability)) - 1)
-    return _scientific(math.ceil(probability / digit * (1 - 2e-11)) * digit)
+    told = "0"
+    if exceeds > 0:  # with two digits, never too small
+        digit = 10.0 ** (math.floor(math.log10(exceeds)) - 1)
+        told = _scientific(math.ceil(exceeds / digit * (1 - 2e-11)) * digit)
+    return [("Privacy loss above epsilon", f"probability at most {told}")]
 
 
 def standing(guarantee: Guarantee) -> str:
@@ -196,18 +188,14 @@ def event_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     rows = []
     for event, count in flatten(guarantee.events).items():
         values = {k: v for k, v in event.to_dict().items() if k != "kind"}
-        told = ", ".join(f"{_words(k)} {_plain(v)}" for k, v in values.items())
+        # An entry may have been scaled before it got its noise.
+        named = {"entry_bound": "change as noised"}
+        told = ", ".join(
+            f"{named.get(k, k.replace('_', ' '))} {f'{v:.6g}' if isinstance(v, float) else v}"
+            for k, v in values.items()
+        )
         rows.append((event.kind.replace("_", " "), told or "–", str(count)))
     return rows
-
-
-def _words(parameter: str) -> str:
-    """Name a parameter of an event; an entry may have been scaled before it got its noise."""
-    return "change as noised" if parameter == "entry_bound" else parameter.replace("_", " ")
-
-
-def _plain(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def together_sentence(report: Report) -> str | None:

@@ -154,26 +154,6 @@ class Bounds:
             return origin, float(self.norm)
         return centre, radius
 
-    def entry_diameter(self, *, n_features: int) -> float:
-        """Largest change of a single number of a clipped row.
-
-        Parameters
-        ----------
-        n_features : int
-            Numbers of a row.
-
-        Returns
-        -------
-        float
-            The change.
-        """
-        self.require_features()
-        found = [] if self.norm is None else [2 * self.norm]
-        box = self.box(n_features)
-        if box is not None:
-            found.append(float(np.max(box[1] - box[0])))
-        return min(found)
-
     @property
     def has_ranges(self) -> bool:
         """Whether each feature has a range of its own, and nothing else binds a row."""

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -533,37 +533,6 @@ class TableBounds:
                 "one_row_per_person = true."
             )
 
-    def with_person(self, name: str | None, rows: int | None) -> TableBounds:
-        """Return the bounds with the column of IDs; what they declare may be repeated, not changed.
-
-        Parameters
-        ----------
-        name : str or None
-            The column of IDs, if somebody has given one.
-        rows : int or None
-            The most rows of a person, likewise.
-
-        Returns
-        -------
-        TableBounds
-            The bounds.
-        """
-        for what, given, known in (
-            ("person", name, self.person),
-            ("person_rows", rows, self.person_rows),
-        ):
-            if given is not None and known is not None and given != known:
-                raise InvalidInputError(f"'{what}' is {given!r}, the bounds declare {known!r}.")
-        if self.one_row_per_person and name is not None:
-            raise InvalidInputError("The bounds declare one row per person.")
-        kept = tuple(column for column in self.columns if column.name != name)
-        return replace(
-            self,
-            columns=kept,
-            person=self.person if name is None else name,
-            person_rows=self.person_rows if rows is None else rows,
-        )
-
     def require_target(self, name: str | None) -> Target:
         """Return the target; `name` may repeat it, not change it.
 
@@ -737,17 +706,6 @@ class TableBounds:
         path : path-like
             The file to write, aside and renamed.
         """
-        with atomic_write(path) as file:
-            file.write(self.to_toml().encode("utf-8"))
-
-    def to_toml(self) -> str:
-        """Return the text of the file.
-
-        Returns
-        -------
-        str
-            TOML with comments.
-        """
         record = self.to_record()
         notes = {each.name: each.note for each in self.columns}
         about = {key: value for key, value in record.items() if not isinstance(value, Mapping)}
@@ -764,7 +722,8 @@ class TableBounds:
             lines = [title] * bool(title) + [f"# {note}"] * bool(note)
             lines += [f"{key} = {_toml(value, key)}" for key, value in pairs.items()]
             parts.append("\n".join([*lines, ""]))
-        return "\n".join(parts)
+        with atomic_write(path) as file:
+            file.write("\n".join(parts).encode("utf-8"))
 
 
 def _toml(value: Any, key: str = "") -> str:
