@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from sfumato.audit.testing.contracts import check_sensitivity, check_taint
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.models.additive import DEFAULT_SQUARE, plot_explanation
+from sfumato.models.additive import DEFAULT_SQUARE
 from sfumato.models.additive_rows import target_line
 from sfumato.models.linear import CONSTANT, whitened_rows
 from sfumato.tables import TableBounds
@@ -109,18 +108,6 @@ def test_a_cross_is_learned_by_pairs_alone(noise: None, crossed: Split) -> None:
     )
 
 
-def test_balanced_classes_are_predicted_more_often(noise: None) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(8000, 2))
-    y = (rng.random(8000) < 0.02 + 0.2 * (X[:, 0] > 0.3)).astype(int)
-    balanced = classifier(epsilon=3.0, class_weight="balanced").fit(X, y)
-    public = classifier(epsilon=3.0, class_weight={0: 0.1, 1: 1.0}).fit(X, y)
-    assert classifier(epsilon=3.0).fit(X, y).predict(X).mean() < 0.05
-    assert balanced.predict(X).mean() > 0.2
-    assert public.predict(X).mean() > 0.2
-    np.testing.assert_allclose(balanced.counts_, np.bincount(y), rtol=0.2)
-
-
 def test_a_missing_cell_is_information(noise: None) -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(6000, 2))
@@ -186,15 +173,6 @@ def test_curves_of_a_target_are_found(noise: None, waves: Split) -> None:
     facts = {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1), "y": (-3, 3)}
     bounds = TableBounds.from_dict(facts, target="y")
     assert regressor(bounds=bounds, target_bounds=None).fit(frame, waves[1]).score(*waves) > 0.7
-
-
-def test_the_mean_of_a_skewed_target_is_right(noise: None) -> None:
-    rng = np.random.default_rng(6)
-    X = rng.uniform(-1, 1, size=(10_000, 2))
-    y = rng.negative_binomial(0.5, 0.5 / (0.5 + np.exp(1 + X[:, 0])))
-    fitted = regressor(epsilon=3.0, target_bounds=(0, 80)).fit(X, y)
-    assert abs(fitted.predict(X).mean() - y.mean()) < 0.15 * y.mean()
-    assert fitted.score(X, y) > 0.05
 
 
 def test_nothing_is_made_of_nothing(noise: None) -> None:
@@ -374,22 +352,3 @@ def test_bands_cover_the_fit_without_noise(epsilon: float) -> None:
             widths.append(np.abs(off).max() / curve.band[0].max())
     assert np.mean(covered) >= 0.95  # of 20 columns: one may be missed
     assert np.median(widths) > 0.1  # and bands are not merely wide
-
-
-def test_what_matters_comes_first_and_can_be_stored(noise: None) -> None:
-    X, truth, uniform = synthetic(0, 6000)
-    y = (uniform < 1 / (1 + np.exp(-3 * truth))).astype(int)
-    model = classifier(epsilon=3.0).fit(X, y)
-    explanation = model.explain()
-    assert explanation.curves[0].name == "x0"
-    assert explanation["x3"].importance < explanation["x0"].importance / 3
-    assert explanation.scores == ("the score of 1",)
-    assert "sampling error" in json.dumps(explanation.to_dict())
-    assert "importance" in str(explanation)
-    assert len(plot_explanation(explanation, n_columns=4).axes) == 6
-    for curve in explanation.curves:
-        part = model._pair_rows.hats.slices[int(curve.name[1])]
-        assert curve.curve[0] @ model.hat_means_[part] == pytest.approx(0, abs=1e-9)
-    for coverage in (0.0, 2.0):
-        with pytest.raises(InvalidInputError, match="coverage"):
-            model.explain(coverage)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import matplotlib as mpl
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 
-from sfumato import Bounds, load, save
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato import Bounds
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
 from sfumato.models.curves import (
     MIN_SMOOTHING,
@@ -108,17 +106,6 @@ def test_a_curve_is_counted_with_the_weight_that_costs_least(norm: float) -> Non
         assert paid == pytest.approx(6**0.5, rel=2e-3)
 
 
-def test_saved_curve_and_its_picture(tmp_path: Path, rng: np.random.Generator) -> None:
-    model = PrivateMeanCurve(T * 10 + 3, delta=1e-5, bounds=RANGE).fit(curves(rng, 100))
-    save(model, tmp_path / "curve.sfumato")
-    loaded = load(tmp_path / "curve.sfumato")
-    np.testing.assert_array_equal(loaded.curve([5.0]), model.curve([5.0]))
-    axes = model.plot()
-    assert len(axes.lines) == 1
-    assert model.plot(ax=axes) is axes
-    mpl.pyplot.close("all")
-
-
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -159,8 +146,3 @@ def test_a_huge_value_is_clipped_before_it_is_scaled() -> None:
     usual = model.fit(Y).coefficients_
     Y[0, 0] = 1e308
     np.testing.assert_array_equal(model.fit(Y).coefficients_, usual)
-
-
-def test_a_ball_is_no_range_of_values() -> None:
-    with pytest.raises(MissingBoundsError, match="range"):
-        PrivateMeanCurve(bounds=Bounds(norm=1.0)).fit(np.zeros((10, 4)))

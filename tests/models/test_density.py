@@ -16,7 +16,6 @@ from sfumato.mechanisms.base import taped
 from sfumato.models.density import (
     SPREADS,
     PrivateDensity,
-    normal_rule,
     private_spreads,
     spread_scores,
 )
@@ -156,22 +155,6 @@ def test_samples_follow_the_released_density(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(drawn, model.sample(4000, random_state=1))
 
 
-def test_pictures(rng: np.random.Generator) -> None:
-    line = PrivateDensity(0.1, delta=1e-5, bounds=BOX).fit(mixture(rng, 100))
-    assert len(line.plot(raw=True).lines) == 2
-    classes = PrivateDensity(0.1, delta=1e-5, bounds=BOX).fit(
-        mixture(rng, 100), np.repeat(["a", "b"], 50)
-    )
-    assert len(classes.plot().lines) == 3
-    plane = PrivateDensity(0.2, delta=1e-5, bounds=BOX).fit(rng.uniform(size=(100, 2)))
-    axes = plane.plot()
-    assert plane.plot(ax=axes) is axes
-    space = PrivateDensity(0.3, delta=1e-5, bounds=BOX).fit(rng.uniform(size=(50, 3)))
-    with pytest.raises(InvalidInputError, match="one or two"):
-        space.plot()
-    mpl.pyplot.close("all")
-
-
 # Bandwidth --------------------------------------------------------------------------------------
 
 
@@ -267,10 +250,3 @@ def test_the_score_moves_by_one_at_most(rng: np.random.Generator) -> None:
         scores = [spread_scores(np.sort(x), lengths) for x in (rows, other)]
         moved.append(np.abs(scores[0] - scores[1]).max())
     assert max(moved) == 1
-
-
-def test_normal_rule_is_the_normal_rule() -> None:
-    """For normal rows in one dimension: ``1.06 sd n^(-1/5)``."""
-    n, sd = 200, 0.2
-    ours = normal_rule(np.array([HALF_OF_A_NORMAL * sd]), n, np.array([4.0]))
-    assert ours[0] == pytest.approx(1.06 * sd * n**-0.2, rel=0.01)

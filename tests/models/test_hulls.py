@@ -77,19 +77,6 @@ def test_layers_equal_the_literal_formulas(digits):
     np.testing.assert_allclose(hull.regularization_, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_single_precision_model_is_close(rng, wide):
-    p, decades = (90, 14) if wide else (12, 2)  # wide: more than single precision resolves
-    scales = 10.0 ** -np.linspace(0, decades, p)
-    rows, queries = scales * rng.random((40, p)), scales * rng.random((15, p))
-    single = fit(rows, 5, 3, dtype="float32")
-    arrays = [*single["basis"], single["inducing"], single["coefficients"], single["deviations"]]
-    assert {array.dtype for array in arrays} == {np.dtype("float32")}
-    single["mean"] = single["mean"].astype(np.float32)
-    found = distance(single, queries.astype(np.float32))
-    np.testing.assert_allclose(found, distance(fit(rows, 5, 3), queries), rtol=1e-4)
-
-
 def test_model_of_tall_data_holds_no_row(rng):
     rows = rng.random((50, 6))
     branch = fit(rows)
@@ -308,19 +295,6 @@ def test_wrong_parameters_and_rows_are_named(model, rows, sentence):
     assert "secret" not in str(caught.value)
 
 
-def test_what_does_not_fit_is_refused(rows, split, fitted):
-    with pytest.raises(InvalidInputError, match="4 features, but WideAffineHull is expecting 5"):
-        wide().fit(rows).distance(rows[:, :4])
-    with pytest.raises(InvalidInputError, match="same precision"):
-        wide().fit(rows).merge(wide(dtype="float32").fit(rows))
-    with pytest.raises(InvalidInputError, match="same number of features"):
-        wide().fit(rows).merge(wide().fit(rows[:, :4]))
-    with pytest.raises(InvalidInputError, match="one label per row"):
-        classifier().fit(split[0], split[1][:-1])
-    with pytest.raises(InvalidInputError, match="'search' must be one of 'exact', 'pruned'"):
-        fitted.predict(split[2], search="quick")
-
-
 # Pruned search ------------------------------------------------------------------------------------
 
 
@@ -458,12 +432,6 @@ def test_stack_equals_one_by_one(groups, rng, limit, monkeypatch):
         for as_stack in (True, False):
             found = branch_distances(branches, queries, stacked=as_stack)
             np.testing.assert_allclose(found, expected, rtol=1e-8)
-
-
-def test_branches_of_a_stack_own_their_memory(groups):
-    for branch in fit_branches(groups, stacked=True, **PARAMETERS):
-        for array in (branch["mean"], branch["coefficients"], branch["inducing"]):
-            assert array.base is None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

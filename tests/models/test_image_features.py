@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.signal import correlate
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
 
 from sfumato import (
     Bounds,
@@ -118,16 +117,6 @@ def test_an_odd_image_is_blank_and_silent(rng, features, dtype):
 def test_refusals(features, words, rng):
     with pytest.raises(InvalidInputError, match=words):
         features.fit(rng.random((2, 24)))
-
-
-def test_sizes():
-    """Those of the papers, and without a shape the squarest image."""
-    assert HOGFeatures((28, 28)).fit(np.zeros((1, 784))).n_features_out_ == 1296
-    assert HOGFeatures((32, 32, 3)).fit(np.zeros((1, 3072))).n_features_out_ == 1764
-    assert ScatteringFeatures((28, 28)).fit(np.zeros((1, 784))).n_features_out_ == 3969
-    assert HOGFeatures().fit(np.zeros((1, 24))).image_shape_ == (4, 6, 1)
-    whole = RandomProcessFeatures((8, 8), n_projected=None).fit(np.zeros((1, 64)))
-    assert whole.n_features_out_ == 11_808
 
 
 # Against literal loops ---------------------------------------------------------------------------
@@ -317,25 +306,6 @@ def test_pytorch_adds_up_to_the_same(features, rng, without_torch):
     X = rows_for(features, rng, 3)
     found = features.fit(X).transform(torch.from_numpy(X))
     np.testing.assert_allclose(to_numpy(found), features.transform(X), atol=1e-3)
-
-
-def test_shapes_can_be_told_apart_by_it(rng):
-    """Squares and discs at random places and lights: pixels cannot tell them, the net can."""
-    y, x = np.mgrid[:16, :16]
-
-    def draw(is_disc):
-        cy, cx, r = rng.uniform(6, 9), rng.uniform(6, 9), rng.uniform(4, 6)
-        far = np.hypot(y - cy, x - cx) if is_disc else np.maximum(abs(y - cy), abs(x - cx)) / 0.886
-        inside, outside = rng.random(2)
-        return np.where(far < r, inside, outside).ravel()
-
-    labels = np.arange(120) % 2
-    X = np.stack([draw(label) for label in labels])
-    rows = RandomProcessFeatures((16, 16), mirror=None).fit_transform(X)
-    net = LogisticRegression(C=100.0).fit(rows[:80], labels[:80]).score(rows[80:], labels[80:])
-    raw = LogisticRegression(max_iter=500).fit(X[:80], labels[:80])
-    assert net > 0.75
-    assert net > raw.score(X[80:], labels[80:])
 
 
 # On a GPU ----------------------------------------------------------------------------------------

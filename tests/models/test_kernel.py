@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVR
 
 from sfumato import Bounds
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
 from sfumato.models.features import features_from_dict
 from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
@@ -153,18 +153,6 @@ def test_noise_of_a_score(rng: np.random.Generator) -> None:
     stated = PrivateKernelClassifier(**settings).fit(X, y).noise_std_
     assert stated == pytest.approx(3.7306 * 1.01 / (0.1 * 200), rel=2e-3)
     assert np.std(noise) == pytest.approx(stated, rel=0.4)
-
-
-def test_add_or_remove_takes_half_the_noise_and_a_public_count(rng: np.random.Generator) -> None:
-    X, y = wave(rng, 100)
-    settings = {"regularization": 0.05, "delta": 1e-5, "bounds": BOX, "bandwidth": 0.4}
-    replaced = PrivateKernelClassifier(**settings).fit(X, y)
-    removed = PrivateKernelClassifier(
-        relation="add_or_remove_one", expected_rows=100, **settings
-    ).fit(X, y)
-    assert removed.noise_std_ == pytest.approx(replaced.noise_std_ / 2)
-    with pytest.raises(MissingBoundsError, match="expected_rows"):
-        PrivateKernelClassifier(relation="add_or_remove_one", **settings).fit(X, y)
 
 
 def outcome(model: object, X: np.ndarray, y: np.ndarray) -> str:

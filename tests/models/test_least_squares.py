@@ -17,7 +17,6 @@ from sfumato.models.least_squares import (
     completed_basis,
     gaussian_kernel,
     leading_eigenvectors,
-    relative_gaussian_kernel,
     solve_at_fixed_point,
     solve_in_one_factoring,
 )
@@ -111,15 +110,6 @@ def test_the_solution_belongs_to_the_fixed_point_also_in_batches(seed: int) -> N
         np.testing.assert_allclose(batch.coefficients[i], expected, rtol=1e-7, atol=1e-9)
 
 
-def test_zero_rows_and_tiny_rows_still_solve() -> None:
-    kernel, Y, _ = problem(0)
-    kernel = np.ones_like(kernel)  # all points equal
-    assert np.isfinite(solve(kernel, 0 * Y, 0.0).coefficients).all()
-    tiny = solve(kernel, 1e-12 * Y, 2e-24 * np.mean(Y**2))
-    assert np.isfinite(tiny.coefficients).all()
-    assert float(tiny.regularization) >= least_squares.ROUNDING_OF_KERNEL * len(Y)
-
-
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_a_solution_for_single_precision_is_corrected_without_a_second_factoring(
     seed: int, scale: float, factored: list[Any]
@@ -131,23 +121,6 @@ def test_a_solution_for_single_precision_is_corrected_without_a_second_factoring
     np.testing.assert_allclose(found.regularization, exact.regularization, rtol=1e-6)
     away = np.linalg.norm(found.coefficients - exact.coefficients)
     assert away < 1e-5 * np.linalg.norm(exact.coefficients)
-
-
-def test_factors_that_do_not_help_are_given_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Corrections that do not shrink end in a factoring in double precision."""
-    kernel, Y, tau = problem(seed, n=300)
-    run = least_squares._Search.run
-
-    def spoiled(search: Any, *args: Any, **words: Any) -> Any:
-        found = run(search, *args, **words)
-        if search.precision == "float32":
-            search.solve = lambda columns: -columns  # no inverse of anything here
-        return found
-
-    monkeypatch.setattr(least_squares._Search, "run", spoiled)
-    found = solve(kernel, Y, tau, correct=False)
-    expected = np.linalg.solve(kernel + float(found.regularization) * np.eye(len(Y)), Y)
-    assert np.linalg.norm(found.coefficients - expected) < 1e-5 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("n_columns", [4, 40])
@@ -181,17 +154,6 @@ def test_kernels_equal_their_definition(seed: int) -> None:
     twice = gaussian_kernel(np.repeat(rng.normal(size=(5, 3)) * 1e3, 4, axis=0))
     assert twice.max() <= 1.0
     np.testing.assert_allclose(np.diag(twice), 1.0, atol=1e-8)
-
-
-@given(scale=st.floats(1e-3, 1e4), seed=st.integers(0, 5))
-def test_relative_kernel_is_the_kernel_over_its_largest_value(scale: float, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    X, centres = scale * rng.normal(size=(6, 3)), rng.normal(size=(9, 3))
-    found = relative_gaussian_kernel(X, centres)
-    exponents = -(cdist(X, centres) ** 2) / 2
-    expected = np.exp(exponents - exponents.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    np.testing.assert_array_equal(found.max(axis=1), 1.0)
 
 
 # Eigenvectors -----------------------------------------------------------------------------------

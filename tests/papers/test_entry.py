@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.exceptions import InvalidInputError
-from sfumato.papers import Comparison, Entry, Outcome, Setting, verdict_of
+from sfumato.papers import Comparison, Entry, Outcome, verdict_of
 
 REPRODUCED = "reproduced"
 ASSUMING = "reproduced only under an assumption that breaks the guarantee"
@@ -32,29 +31,6 @@ def test_agreement_is_a_distance_unless_better_counts(
     assert agrees("either") == (abs(gap) <= near)
     assert agrees("higher") == (gap >= -near)
     assert agrees("lower") == (gap <= near)
-
-
-@pytest.mark.parametrize(
-    ("printed", "paper", "strict", "agrees", "strictly"),
-    [
-        (0.9, 0.905, 0.7, True, False),
-        (0.9, 0.7, 0.9, False, True),
-        (0.9, None, 0.895, True, True),
-        (0.9, None, 0.7, False, False),
-        (0.9, 0.9, None, True, None),
-        (None, 0.9, 0.9, None, None),
-        (0.9, None, None, None, None),
-    ],
-)
-def test_what_a_row_says(
-    printed: float | None,
-    paper: float | None,
-    strict: float | None,
-    agrees: bool | None,
-    strictly: bool | None,
-) -> None:
-    found = row(printed, paper, strict)
-    assert (found.agrees, found.agrees_strictly) == (agrees, strictly)
 
 
 def other_data(paper: float) -> Comparison:
@@ -96,17 +72,3 @@ def test_the_verdict(
     outcome = Outcome(tuple(rows), claims)
     assert verdict_of(entry, outcome, quick=False) == verdict
     assert verdict_of(entry, outcome, quick=True) == "quick run, too small to judge"
-
-
-@pytest.mark.parametrize("name", ["5", "table", "table-", "chart-5", ""])
-def test_an_entry_is_named_like_a_table_or_figure(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="table-N or figure-N"):
-        Entry("kahm", name, "A table", lambda _: Outcome(()))
-
-
-def test_what_entries_share_is_measured_once() -> None:
-    setting, calls = Setting(), []
-    for _ in range(3):
-        assert setting.once("a", lambda: calls.append(1) or len(calls)) == 1
-    assert setting.once("b", lambda: 7) == 7
-    assert Setting().memory == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,25 +11,19 @@ from scipy.optimize import minimize
 from sklearn.decomposition import TruncatedSVD
 
 from sfumato.audit.testing import seeded_noise
-from sfumato.papers import Setting
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.feddpdr import (
-    experiments as federated_svm,
     methods as federated_methods,
-    times as federated_svm_time,
 )
-from sfumato.papers.feddpdr.experiments import FIGURES, Point, accuracies, curves, judged
+from sfumato.papers.feddpdr.experiments import FIGURES, judged
 from sfumato.papers.feddpdr.methods import (
-    METHODS,
     RAW,
     STRICT,
     UNIT,
     Federation,
     printed_federation,
 )
-from sfumato.papers.feddpdr.times import PRINTED_SECONDS, table_3
 
-QUICK = Setting(quick=True, runs=1)
 # What `reproduce` silences for every entry.
 quietly = pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
 
@@ -122,31 +115,6 @@ def test_a_large_budget_is_nearly_as_good_as_no_noise(
             assert np.mean(rule(test) == split.y_test % 2) > 0.8, method
 
 
-@quietly
-def test_ways_and_methods_know_what_they_depend_on() -> None:
-    split = digits()
-    split = replace(split, y=split.y % 2, y_test=split.y_test % 2)
-    known: dict[Any, float] = {}
-    small = [Point(str(k), 4.0, k, (100,) * 5) for k in (5, 10)]
-    first = accuracies(split, small[0], 0, known)
-    n_known = len(known)
-    second = accuracies(split, small[1], 0, known)
-    assert n_known == 12
-    assert len(known) - n_known == 9  # all but DPML, which knows no dimension
-    for way in (RAW, UNIT, STRICT):
-        assert first[way]["DPML"] == second[way]["DPML"]
-
-
-def test_curves_are_means_over_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(split: Any, point: Point, seed: int, known: Any) -> Any:
-        value = [float(point.at) + seed]
-        return {way: dict.fromkeys(METHODS, value) for way in (RAW, UNIT, STRICT)}
-
-    monkeypatch.setattr(federated_svm, "accuracies", found)
-    lines = curves(digits(), [Point("1"), Point("5")], Setting(runs=3))
-    assert lines[STRICT]["DPML"] == [2.0, 6.0]
-
-
 GOOD = {
     "Non-Priv": [0.80, 0.85, 0.9],
     "DPML": [0.50, 0.60, 0.7],
@@ -175,62 +143,7 @@ def test_each_claim_can_fail(name: str, change: dict[str, list[float]], claim: s
     assert judged(name, GOOD | change)[claim] is False
 
 
-def test_points_are_those_of_the_paper() -> None:
-    points = {name: points for name, (_, points) in FIGURES.items()}
-    assert [p.epsilon for p in points["figure-3"]] == [0.01, 0.05, 0.1, 0.5, 1.0, 2.0]
-    assert [p.sizes[0] for p in points["figure-4"]] == [100, 500, 1000, 5000, 10_000]
-    assert [sum(p.sizes) for p in points["figure-5"]] == [3650, 16_600, 24_100]
-    for found in points.values():
-        for point in found:
-            small = point.small()
-            assert sum(small.sizes) <= len(digits().y)
-            assert small.epsilon * 10_000 / 42 == pytest.approx(point.epsilon * 10_000)
-
-
 # Table 3 -----------------------------------------------------------------------------------------
 
 
-def test_printed_seconds() -> None:
-    assert sum(map(sum, PRINTED_SECONDS.values())) == pytest.approx(53_654.04)
-    for plain, alone, reduced, federated in PRINTED_SECONDS.values():
-        assert plain < reduced < federated < alone
-
-
-@pytest.mark.parametrize(("of_dpml", "holds"), [(2.0, True), (0.5, False)])
-def test_the_claim_of_table_3_can_fail(
-    monkeypatch: pytest.MonkeyPatch, of_dpml: float, holds: bool
-) -> None:
-    def seconds(X: Any, y: Any, n_rows: int, method: str, way: str) -> float:
-        return of_dpml if method == "DPML" else 1.0
-
-    monkeypatch.setattr(federated_svm_time, "seconds", seconds)
-    outcome = table_3(QUICK)
-    assert list(outcome.claims.values()) == [holds]
-    assert [row.strict for row in outcome.comparisons] == [None, of_dpml, 1.0, 1.0]
-
-
-def test_a_slower_figure_does_not_count_as_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federated_svm_time, "seconds", lambda *_: 100.0)
-    assert [row.agrees for row in table_3(QUICK).comparisons] == [False, True, True, True]
-
-
-def test_seconds_are_those_of_one_party(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 10.0, 20.0, 30.0])
-    monkeypatch.setattr("time.process_time", lambda: next(clock))
-    monkeypatch.setattr(Federation, "learn", lambda *_: [])
-    X, y = np.ones((500, 3)), np.arange(500) % 2
-    assert federated_svm_time.seconds(X, y, 100, "FedDPDR-DPML", UNIT) == 2.0
-    assert federated_svm_time.seconds(X, y, 100, "DPML", UNIT) == 10.0
-
-
 # Kept benchmarks ---------------------------------------------------------------------------------
-
-
-def test_a_benchmark_fills_what_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    fill = pytest.importorskip("benchmarks.reproductions.feddpdr")
-    numbers = [{"what": "DPML", "cpu_s": 2.0}, {"what": "DPDR-DPML", "cpu_s": 200.0}]
-    kept = {"machine": {"processor": "one", "cores": 1}, "numbers": numbers}
-    monkeypatch.setattr(fill, "read", lambda _: kept)
-    known = fill.RECORDED["table-3"]()
-    assert [row.agrees for row in known.comparisons] == [True, False]
-    assert list(known.claims.values()) == [False]

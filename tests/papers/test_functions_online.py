@@ -1,8 +1,6 @@
 """Section 5 of the paper on functions: answers point by point against direct conditioning."""
 
-import copy
 import math
-import os
 
 import numpy as np
 import pytest
@@ -10,11 +8,10 @@ from hypothesis import given, strategies as st
 from scipy.stats import kstest
 
 from sfumato import Bounds, Ledger
-from sfumato.exceptions import BudgetExceededError, InvalidInputError, StoredModelError
+from sfumato.exceptions import BudgetExceededError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.models.features import NUGGET, MaternKernel
-from sfumato.papers.functions import online
 from sfumato.papers.functions.online import CELLS, OnlineFunction
 from tests.models.literal import GivenNoise
 
@@ -106,15 +103,6 @@ def test_the_noise_has_the_stated_law(seed):
     assert kstest(np.array(scores) / 1.5, "norm").pvalue < 1e-3
 
 
-def test_a_repeated_question_gets_the_same_double(rng):
-    f, x = begin(), rng.uniform(size=40)
-    one_by_one = [f([v])[0] for v in x]
-    assert f(x[::-1]).tolist() == one_by_one[::-1]
-    assert f([x[3], x[3]]).tolist() == [one_by_one[3]] * 2
-    assert f([0.5]) == f([0.5 + 2.0**-23])
-    assert f([0.5]) != f([0.5 + 2.0**-19])
-
-
 def test_one_charge_before_any_draw(tmp_path, rng):
     budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=1e-5)
     begin(ledger=budget)(rng.uniform(size=100))
@@ -125,39 +113,3 @@ def test_one_charge_before_any_draw(tmp_path, rng):
 
     with drawing_from(no_words), pytest.raises(BudgetExceededError):
         begin(ledger=budget)
-
-
-def test_a_question_that_fails_changes_nothing(monkeypatch):
-    broken = [False]
-    f = begin(lambda X: X[:, 0] * (math.nan if broken[0] else 1.0))
-    told = f([0.5])
-    broken[0] = True
-    with pytest.raises(InvalidInputError, match="finite"):
-        f([0.5, 0.6])
-    broken[0] = False
-    with pytest.raises(InvalidInputError, match="outside the domain"):
-        f([1.1])
-    monkeypatch.setattr(online, "MAX_ANSWERS", 2)
-    with pytest.raises(InvalidInputError, match="At most 2 different points"):
-        f([0.6, 0.7])
-    assert f([0.6, 0.5])[1] == told
-
-
-def test_answers_of_a_seed_are_marked():
-    f = begin()
-    f([0.1])
-    assert f.status == "conditional"
-    with seeded(0):
-        f([0.1])
-        assert f.status == "conditional"
-        f([0.2])
-    assert f.status == "testing"
-
-
-def test_it_cannot_leave_its_process():
-    f = begin()
-    with pytest.raises(StoredModelError, match="raw function"):
-        copy.deepcopy(f)
-    f._process = os.getpid() + 1
-    with pytest.raises(StoredModelError, match="forked"):
-        f([0.5])

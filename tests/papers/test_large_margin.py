@@ -15,18 +15,17 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import chi, kstest
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_blobs
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from sfumato import Bounds, Ledger
-from sfumato.audit.testing import PrivateCase, seeded_noise, taint_test
+from sfumato.audit.testing import seeded_noise, taint_test
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     RefutedGuaranteeWarning,
 )
 from sfumato.mechanisms.base import taped
-from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.mechanisms.objective import GaussianObjectiveMechanism
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.large_margin import experiments as large_margin
 from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
@@ -46,9 +45,6 @@ from sfumato.papers.large_margin.ellipsoids import (
 )
 from sfumato.papers.large_margin.experiments import (
     ENTRIES,
-    iris as iris_task,
-    printed_accuracy,
-    share_with_minimiser,
     table_1,
 )
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
@@ -212,42 +208,6 @@ def test_several_ellipsoids_follow_a_class_in_several_places(seed: int) -> None:
     assert list(several.starts_) == [0, 2]
     hinge = clone(several).set_params(loss="hinge", tol=1e-1, max_iter=200).fit(X, y)
     assert hinge.score(X, y) > 0.9
-
-
-def test_centroids_lie_among_the_rows_as_given() -> None:
-    X, y = make_blobs(200, centers=[[100.0, -3e-3], [105.0, 3e-3]], cluster_std=0.5, random_state=0)
-    X[:, 1] *= 1e-3
-    model = LargeMarginGaussianClassifier().fit(X, y)
-    rows = extended((X[:3] - model.mean_) / model.scale_)
-    scaled = np.einsum("ni,kij,nj->nk", rows, model.matrices_, rows)
-    np.testing.assert_allclose(model.distances(X[:3]), scaled, rtol=1e-9)
-    distances = [
-        [
-            (x - m) @ p @ (x - m) + h
-            for m, p, h in zip(model.centroids_, model.precisions_, model.offsets_, strict=True)
-        ]
-        for x in X[:3]
-    ]
-    np.testing.assert_allclose(model.distances(X[:3]), distances, rtol=1e-5, atol=1e-6)
-
-
-def test_user_errors_name_the_parameter() -> None:
-    X, y = iris()
-    for bad in (
-        {"loss": "square"},
-        {"regularizer": "nuclear"},
-        {"scaling": "rows"},
-        {"regularization": 0.0},
-        {"huber_width": -1.0},
-        {"n_ellipsoids": 0},
-        {"positivity": "shift"},
-    ):
-        with pytest.raises(InvalidInputError, match=next(iter(bad))):
-            LargeMarginGaussianClassifier(**bad).fit(X, y)
-    with pytest.raises(InvalidInputError, match="class"):
-        LargeMarginGaussianClassifier().fit(X[:1], y[:1])
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
-        LargeMarginGaussianClassifier(max_iter=2).fit(X, y)
 
 
 def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:
@@ -440,14 +400,6 @@ def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
     assert huge.variance() < 1.1 * mechanism.variance()
 
 
-def test_pure_noise_that_cannot_be_drawn_is_refused_before_any_charge() -> None:
-    for size, epsilon in ((10**8, 1.0), (10, 1e-9)):
-        with pytest.raises(InvalidInputError, match="too little"):
-            GammaObjectiveMechanism(
-                sensitivity=4.0, kappa=0.0, strong_convexity=3.0, epsilon=epsilon, size=size
-            )
-
-
 def test_rounding_errors_of_gradients_stay_below_their_bound(rng: np.random.Generator) -> None:
     data = problem(rng, n=5000)
     W = rng.normal(size=data.shape)
@@ -540,27 +492,6 @@ def blobs(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def classifier(**parameters: object) -> PrivateLargeMarginGaussianClassifier:
     return PrivateLargeMarginGaussianClassifier(**{"bounds": BOUNDS, "delta": 1e-5} | parameters)
-
-
-def good_without_noise(
-    model: PrivateLargeMarginGaussianClassifier, X: np.ndarray, y: object
-) -> None:
-    assert model.score(X, y) > 0.95
-
-
-CASES = {
-    "replace": PrivateCase(classifier(epsilon=2.0), *blobs(), oracle=good_without_noise),
-    "add-or-remove": PrivateCase(
-        classifier(relation="add_or_remove_one", epsilon=2.0, normalize_rows=True), *blobs()
-    ),
-    "components": PrivateCase(classifier(n_components=2, epsilon=2.0), *blobs()),
-}
-# The joint cost of two kinds of release takes a moment, at a huge epsilon seconds, and one norm a
-# fit is little to see a law by; tests below and those of the mechanism look at the same.
-SLOW = {
-    ("components", "check_sensitivity"),
-    ("components", "check_noise_law"),
-}
 
 
 def test_both_releases_move_within_their_sensitivity() -> None:
@@ -714,26 +645,6 @@ def test_the_taint_test_catches_the_printed_mechanism() -> None:
 
 
 QUICK = Setting(quick=True, runs=1)
-
-
-def test_the_share_with_a_minimiser_is_counted_by_eigenvalues() -> None:
-    task = iris_task()
-    with seeded_noise(1):
-        found = share_with_minimiser(task, 1.0, 50)
-    with seeded_noise(1):
-        printed = PrintedObjective(task.lam, 0.5, 1.0)
-        weight = np.diag([task.lam] * 4 + [0.0])
-        least = [np.linalg.eigvalsh(weight + printed.noise(5))[0] for _ in range(50)]
-    assert found == np.mean(np.array(least) > 0)
-    assert 0.2 < found < 0.65
-
-
-def test_the_printed_objective_is_fitted_as_often_as_asked() -> None:
-    with seeded_noise(0), pytest.warns(RefutedGuaranteeWarning) as told:
-        found = printed_accuracy(iris_task(), 10.0, 2)
-    assert found is not None
-    assert found > 0.5
-    assert len(told) >= 2
 
 
 def test_the_table_refutes_the_printed_objective_and_nothing_else(

@@ -44,12 +44,6 @@ def unit_digits(digits):
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
 
 
-def fitted(data, **settings):
-    model = PrivateObjectiveClassifier(bounds=BALL, **{"epsilon": 4.0, "delta": 1e-5, **settings})
-    with seeded(3):
-        return model.fit(*data)
-
-
 def budget_of(loss, n_columns, n_rows, *, epsilon=2.0, delta=1e-5, relation="replace_one"):
     return ObjectiveBudget(
         epsilon=epsilon,
