@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sfumato.exceptions import MissingBoundsError
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.exponential import QuantileMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive_rows import (
     HatRows,
     HatSums,
@@ -25,7 +28,8 @@ from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.statistics import EDGES, PlaceCounts
+from sfumato.sums.records import ArrayRecords
+from sfumato.sums.statistics import EDGES, PlaceCounts, PlaceTree, cuts_by_counts
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 
@@ -202,6 +206,27 @@ def test_counts_are_those_of_a_literal_loop(rng: np.random.Generator) -> None:
     for place in places[40:, 1]:
         expected[0, sum(1 for edge in EDGES if edge <= place)] += 1
     np.testing.assert_array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_knots_lie_at_quantiles(noise: None, rng: np.random.Generator, exact: bool) -> None:
+    """By cuts of exact counts, or by noisy counts, which are cut where nobody has exact ones."""
+    places = np.column_stack([rng.beta(1, 30, 20_000), np.where(rng.random(20_000) < 0.9, 0, 0.5)])
+    records = ArrayRecords(places, relation="add_or_remove_one")
+    if exact:
+        mechanism: Any = QuantileMechanism(1.0, 0.05, 2, 3)
+        cuts = records.release(PlaceCounts((0, 1)), mechanism, prepay(None, mechanism.event()))
+    else:
+        moved = records.sensitivity(PlaceTree((0, 1)))
+        mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=0.5)
+        tree = records.release(PlaceTree((0, 1)), mechanism, prepay(None, mechanism.event()))
+        cuts = cuts_by_counts(tree, 3)
+    knots = knots_at(cuts)
+    assert (np.diff(knots, axis=1) > 0).all()
+    assert knots[:, [0, -1]].tolist() == [[0, 1], [0, 1]]
+    shares = np.searchsorted(np.sort(places[:, 0]), knots[0, 1:-1]) / 20_000
+    np.testing.assert_allclose(shares, np.arange(1, 8) / 8, atol=0.1)
+    assert np.count_nonzero(knots[1] > 0.5) >= 2  # equal values do not swallow the knots
 
 
 def test_knots_without_a_cut_are_public() -> None:
