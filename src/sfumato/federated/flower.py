@@ -102,7 +102,8 @@ def _fit_sums(grid: Grid, config: Mapping[str, Any], out: Path) -> dict[str, Any
     trust, relation = str(config["trust"]), str(model.relation)
     hello = describe_request(str(config["task"]), relation, trust, model.bounds)
     carrier = GridCarrier(grid, hello, float(config["round-seconds"]))
-    missing = sorted(set(_names(config)) - set(carrier.names))
+    names = [name for name in str(config["party-names"]).split(",") if name]
+    missing = sorted(set(names) - set(carrier.names))
     if missing:
         raise FederationError(f"{', '.join(missing)} did not answer.")
     federation = Federation(
@@ -125,14 +126,15 @@ def _fit_sums(grid: Grid, config: Mapping[str, Any], out: Path) -> dict[str, Any
 def _fit_hulls(grid: Grid, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
     """Train hulls at the parties; write the merged model, or the labels of the query points."""
     seconds, n_parties = float(config["round-seconds"]), int(config["parties"])
+    names = [name for name in str(config["party-names"]).split(",") if name]
 
     def ask(request: Request) -> list[Reply]:
         """Ask every connected node, also late ones; who is not heard of is named, if known."""
         nodes = sorted(grid.get_node_ids())
         replies = list(exchange(grid, dict.fromkeys(nodes, request), seconds).values())
         heard = {reply.party for reply in replies}
-        absent = [name for name in _names(config) if name not in heard]
-        if not _names(config):
+        absent = [name for name in names if name not in heard]
+        if not names:
             absent = [f"absent party {i + 1}" for i in range(n_parties - len(replies))]
         return replies + [Reply(name, refusal="No reply came from this party.") for name in absent]
 
@@ -149,10 +151,6 @@ def _fit_hulls(grid: Grid, config: Mapping[str, Any], out: Path) -> dict[str, An
             labels = classes[distances.argmin(axis=1)]
             np.savez(file, distances=distances, labels=labels, classes=classes)
     return found.to_dict()
-
-
-def _names(config: Mapping[str, Any]) -> list[str]:
-    return [name for name in str(config["party-names"]).split(",") if name]
 
 
 def _write_json(path: Path, told: dict[str, Any]) -> None:

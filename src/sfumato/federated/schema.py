@@ -540,12 +540,8 @@ HULLS: dict[str, dict[str, Kind]] = {
 def _hulls(value: Any, brought: _Brought) -> Any:
     if type(value) is not dict or len(value) != 1 or (name := next(iter(value))) not in HULLS:
         raise FederationError(f"must be one of {sorted(HULLS)}.")
-    return public_estimator(name, **_record(HULLS[name])(value[name], brought))
-
-
-def public_estimator(name: str, **parameters: Any) -> Any:
-    """Build one of Sfumato's estimators, which may be defined in a package above this one."""
-    return getattr(import_module("sfumato"), name)(**parameters)
+    # One of Sfumato's estimators, which may be defined in a package above this one.
+    return getattr(import_module("sfumato"), name)(**_record(HULLS[name])(value[name], brought))
 
 
 SUM: dict[str, Kind] = {
