@@ -317,14 +317,15 @@ class Federation(RemoteRecords):
         raise InvalidInputError("Rows of parties stay where they are; only sums leave them.")
 
     def release(
-        self, statistic: Statistic, mechanism: Any, receipt: Receipt
+        self, statistic: Statistic, mechanism: Any, receipt: Receipt, *, on_device: bool = False
     ) -> NDArray[np.float64]:
         """Let the parties add up a statistic, and return the noisy total.
 
         The total carries the noise of the mechanism at least; each party pays what the receipt
         says from its own ledger.
         """
-        if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
+        is_noisy = isinstance(mechanism, GaussianMechanism) and mechanism.noise_multiplier > 0
+        if on_device or not is_noisy:
             raise InvalidInputError(
                 "Parties release sums with Gaussian noise; this fit needs "
                 f"{type(mechanism).__name__}. Choose settings without it."

@@ -97,8 +97,8 @@ class Reply:
         """Return the reply as an .npz file."""
         header = {"party": self.party, "facts": dict(self.facts), "refusal": self.refusal}
         file = io.BytesIO()
-        members: dict[str, Any] = {HEADER: np.frombuffer(_json(header), dtype=np.uint8)}
-        np.savez(file, **members, **self.arrays)
+        members: dict[str, Any] = {HEADER: np.frombuffer(_json(header), np.uint8), **self.arrays}
+        np.savez(file, **members)
         return file.getvalue()
 
     @classmethod

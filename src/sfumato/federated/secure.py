@@ -32,7 +32,7 @@ try:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError:  # noisy sums do without: see `Identity`
-    ed25519 = None  # type: ignore[assignment]
+    ed25519 = None
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Identity:
         try:
             secret = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
         except (OSError, ValueError, TypeError):
-            secret = None  # type: ignore[assignment]
+            secret = None
         if not isinstance(secret, ed25519.Ed25519PrivateKey):
             raise FederationError(
                 f"'{path}' does not contain an Ed25519 key; 'new_key' creates one."
@@ -185,7 +185,8 @@ def is_signed(text: bytes, signature: Any, public: str) -> bool:
 
 def public_of(secret: bytes) -> str:
     """Return the public part of a secret X25519 key."""
-    return x25519.X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
+    key = x25519.X25519PrivateKey.from_private_bytes(secret).public_key()
+    return bytes(key.public_bytes_raw()).hex()
 
 
 def shared_key(secret: bytes, other: str, *, transcript: str, use: str, pair: list[str]) -> bytes:
@@ -202,7 +203,7 @@ def shared_key(secret: bytes, other: str, *, transcript: str, use: str, pair: li
 def derive(secret: bytes, *, transcript: str, use: list[str]) -> bytes:
     """Return a key of 32 bytes, bound to a session and a use."""
     salt, info = bytes.fromhex(transcript), b"sfumato secure sum 1" + canonical(use)
-    return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(secret)
+    return bytes(HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(secret))
 
 
 def seed_mask_key(seed: bytes, transcript: str, name: str) -> bytes:

@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _applied(task: Task, number: int, part: Any, *, listed: bool = False) -> Any:
-    batches = part if isinstance(part, list) else _in_batches(part)
+    batches: Iterable[Any] = part if isinstance(part, list) else _in_batches(part)
     if isinstance(part, _Reader):
         batches = part.batches()
     with _reused_memory():
@@ -175,7 +175,8 @@ def _reused_memory() -> Iterator[None]:
     Dask tells glibc by this name to return memory to the system at once. Adding up takes and frees
     the same few megabytes for every block: mapping them anew is more than half of a pass.
     """
-    threshold, library = os.environ.get(TRIM_THRESHOLD, ""), None
+    threshold = os.environ.get(TRIM_THRESHOLD, "")
+    library: Any = None
     if threshold.isdigit():
         with suppress(OSError):
             library = ctypes.CDLL(None)

@@ -36,7 +36,7 @@ from sfumato.sums.grid import (
 )
 from sfumato.sums.maps import RowMap, numbers_beside
 from sfumato.sums.persons import PersonSum, PersonUnit, id_cells
-from sfumato.sums.records import ArrayRecords, BatchRecords, Block, BlockRecords, Records
+from sfumato.sums.records import ArrayRecords, BatchRecords, Block, Records
 from sfumato.sums.singles import SINGLE_BITS, Float32Rows
 from sfumato.sums.statistics import CountTables, Statistic
 
@@ -195,13 +195,15 @@ class _Part:
 
     def records(self, batches: Iterable[Any]) -> Records:
         found: Records
-        if self.read is None:
-            blocks = (each.block() for each in batches)
-            found = BlockRecords(lambda: blocks, self.width, SECRET_NUMBER, None, self.person)
+        if self.read is None or self.person is None:
+            if self.read is None:
+                blocks: Iterator[Any] = (each.block() for each in batches)
+            else:
+                blocks = map(self.read, filter(_n_rows, batches))
+            found = BatchRecords(
+                lambda: blocks, width=self.width, relation=SECRET_NUMBER, person=self.person
+            )
             found._in_ball = self.in_ball
-        elif self.person is None:
-            rows = map(self.read, filter(_n_rows, batches))
-            found = BatchRecords(lambda: rows, width=self.width, relation=SECRET_NUMBER)
         else:  # all rows of the part in memory, those of a person side by side
             parts = [self.read(batch) for batch in batches if _n_rows(batch)]
             whole = np.concatenate([np.empty((0, self.width)), *(each[0] for each in parts)])

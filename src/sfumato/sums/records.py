@@ -201,9 +201,10 @@ class Records(ABC):
         seen._count, seen._beside = self._count, numbers_beside(row_map)
         return seen
 
-    def _as_blocks(self, read: Callable[[], Iterator[Block]], width: int) -> BlockRecords:
+    def _as_blocks(self, read: Callable[[], Iterator[Block]], width: int) -> BatchRecords:
         number = self.public_rows if self.person is None else self.public_persons
-        made = BlockRecords(read, width, self.relation, number, self.person)
+        promise: dict[str, Any] = {"relation": self.relation, "person": self.person}
+        made = BatchRecords(read, width=width, n_rows=number, **promise)
         made._persons, made.is_grouped_by_person = self._persons, self.is_grouped_by_person
         return made
 
@@ -489,13 +490,17 @@ class BatchRecords(Records):
     Parameters
     ----------
     read : callable
-        Starts a pass over the same records and gives batches of rows and codes.
+        Starts a pass over the same records and gives batches of rows and codes; of persons also
+        how many rows each has, see `by_size`.
     width : int
         Numbers of a row.
     relation : {"replace_one", "add_or_remove_one"}
         Which data sets count as neighbours.
     n_rows : int, optional
-        The number of records, needed where it is public; a pass that finds another is refused.
+        The number of records, or of persons, needed where it is public; a pass that finds another
+        is refused.
+    person : PersonUnit, optional
+        How many rows a person has and how they are added up, where persons are the unit.
     """
 
     def __init__(
@@ -505,34 +510,20 @@ class BatchRecords(Records):
         width: int,
         relation: str | Relation,
         n_rows: int | None = None,
+        person: PersonUnit | None = None,
     ) -> None:
         self._read = read
-        super().__init__(width, relation, n_rows)
+        super().__init__(width, relation, n_rows, person)
 
     def _blocks(self) -> Iterator[Block]:
         step = cached_rows(self.width)
-        for rows, codes, *_ in self._read():
+        for rows, codes, *size in self._read():
+            if size:  # as large as it may be
+                yield rows, codes, size[0]
+                continue
             for start in range(0, len(rows), step):
                 part = slice(start, start + step)
                 yield rows[part], codes[part], 1
-
-
-class BlockRecords(Records):
-    """Records whose blocks a function gives: mapped, or kept."""
-
-    def __init__(
-        self,
-        read: Callable[[], Iterator[Block]],
-        width: int,
-        relation: Relation,
-        number: int | None,
-        person: PersonUnit | None,
-    ) -> None:
-        super().__init__(width, relation, number, person)
-        self._read = read
-
-    def _blocks(self) -> Iterator[Block]:
-        return self._read()
 
 
 class RemoteRecords(Records):
