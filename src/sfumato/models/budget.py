@@ -133,20 +133,23 @@ class Budget:
     def charge(self) -> None:
         """Calibrate every declared release, price them jointly and charge the ledger."""
         events = self.calibrate()
-        n_passes = sum(r.count for r in self.releases)
-        if getattr(self.records, "is_remote", False) and n_passes > MANY_PASSES:
-            warnings.warn(
-                f"This fit asks the engine {n_passes} times for a sum over all parts. Fewer "
-                "'n_steps' ask it less often; models of moments ask it 1 to 4 times.",
-                stacklevel=4,
-            )
+        if getattr(self.records, "is_remote", False):
+            n_passes = sum(r.count for r in self.releases)
+            if n_passes > MANY_PASSES:
+                warnings.warn(
+                    f"This fit asks the engine {n_passes} times for a sum over all parts. Fewer "
+                    "'n_steps' ask it less often; models of moments ask it 1 to 4 times.",
+                    stacklevel=4,
+                )
         self.pay(*events)
 
     def calibrate(self) -> tuple[Any, ...]:
         """Choose the mechanism of every declared release; return what is to be paid."""
         relation = self.records.relation
-        sums = [r for r in self.releases if r.law.is_gaussian]
-        others = [r for r in self.releases if not r.law.is_gaussian]
+        sums: list[Release] = []
+        others: list[Release] = []
+        for r in self.releases:
+            (sums if r.law.is_gaussian else others).append(r)
         shares, shares_of_sums, whole = _shares(others), _shares(sums), self.epsilon
         if sums and math.isfinite(self.epsilon):
             whole = mu_from_budget(self.epsilon, self.delta)
@@ -167,9 +170,11 @@ class Budget:
         for r, share in shares_of_sums:  # [B4] squares of mu add up, however they are divided
             each = whole * math.sqrt(share / r.count)
             r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic), each)
+        events = []
         for r in self.releases:  # what cannot be drawn is refused before the charge
             getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
-        return tuple(r.event for r in self.releases)
+            events.append(r.event)
+        return tuple(events)
 
     def pay(self, *events: Any) -> Receipt:
         """Charge events that cost no more than the budget; nothing is drawn yet."""
@@ -247,8 +252,8 @@ class Budget:
 
 def _shares(releases: list[Release]) -> list[tuple[Release, float]]:
     """Return releases with their shares; those that name none divide the rest evenly."""
-    rest = 1.0 - sum(r.share for r in releases if r.share is not None)
-    n_open = sum(r.share is None for r in releases)
+    named = [r.share for r in releases if r.share is not None]
+    rest, n_open = 1.0 - sum(named), len(releases) - len(named)
     if rest < -1e-12 or (n_open and rest <= 0):  # shares that add up to 1 may round
         raise InvalidInputError("The shares of the releases add up to more than the budget.")
     return [(r, rest / n_open if r.share is None else r.share) for r in releases]

@@ -290,7 +290,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         whitens, kept = row_map.unit_length, min(self.n_components or width, width)
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
-        per_person = PerPersonClip.usual(records.person, clip)
+        per_person = PerPersonClip.usual(records.person, clip) if records.person else None
         shape = loss.n_scores, kept + row_map.intercept
         at_zero = GradientSum(loss, clip, np.zeros(shape), joined=per_person)
 

@@ -101,18 +101,12 @@ def warn_inside_model_selection() -> None:
 
     Only the names of the calling modules are read.
     """
-    watched = {
-        module: words
-        for module, words in CALLERS.items()
-        if module in sys.modules and words[0] not in _SAID
-    }
-    frame = sys._getframe(1) if watched else None
-    while frame is not None:
-        caller = str(frame.f_globals.get("__name__", ""))
-        for module, (about, words) in watched.items():
-            if caller.startswith(module):
+    for module, (about, words) in CALLERS.items():
+        frame = sys._getframe(1) if module in sys.modules and about not in _SAID else None
+        while frame is not None:
+            if str(frame.f_globals.get("__name__", "")).startswith(module):
                 _say_once(about, words, stacklevel=4)
-        frame = frame.f_back
+            frame = frame.f_back
 
 
 def _say_once(about: str, words: str, *, stacklevel: int) -> None:

@@ -241,8 +241,8 @@ class GradientSum(_GradientStatistic):
     takes_singles: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        listed = self.class_weights or ()
-        if not all(0 <= weight <= 1 for weight in listed):
+        listed = self.class_weights
+        if listed and not (min(listed) >= 0 and max(listed) <= 1):
             raise InvalidInputError("Weights of classes must lie between 0 and 1.")
 
     def add_up(self, rows: Array | Float32Rows, codes: Array) -> Array:
