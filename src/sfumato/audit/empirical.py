@@ -244,9 +244,8 @@ def epsilon_from_outputs(
         sides = [side @ weights for side in sides]
         # Judged more severely than it will be certified: among many events, the best one so far
         # is partly luck, and most so where little was seen.
-        event = choose_event(
-            *(side @ weights for side in chosen), lambda c: bound(c, method, risk**2, delta)
-        )
+        here, there = (side @ weights for side in chosen)
+        event = choose_event(here, there, lambda c: bound(c, method, risk**2, delta))
     counts = event.count(*(np.ravel(side) for side in sides))
     found = float(bound(counts, method, risk, delta))
     return EmpiricalEpsilon(
@@ -343,8 +342,7 @@ def choose_event(scores: Array, scores_prime: Array, judge: Callable[[Counts], A
     def best_half_line(here: Array, there: Array, *lookup: Array) -> tuple[float, Event]:
         thresholds = np.unique(np.concatenate([here, there]))
         if len(thresholds) > MAX_THRESHOLDS:
-            at = np.linspace(0, len(thresholds) - 1, MAX_THRESHOLDS).astype(int)
-            thresholds = thresholds[at]
+            thresholds = thresholds[np.linspace(0, len(thresholds) - 1, MAX_THRESHOLDS).astype(int)]
         above, above_prime = (
             len(s) - np.searchsorted(np.sort(s), thresholds, side="left") for s in (here, there)
         )

@@ -133,8 +133,8 @@ def reidentification(
     closeness = None
     if non_members is not None:
         nearest = []
-        for table in (real, tables["non_members"]):
-            chunks = pairwise_distances_chunked(table, made, metric=metric)
+        for each in (real, tables["non_members"]):
+            chunks = pairwise_distances_chunked(each, made, metric=metric)
             nearest.append(np.concatenate([distances.min(axis=1) for distances in chunks]))
         closeness = attack_from_values(
             *nearest, observation="distance to the nearest released row", confidence=confidence

@@ -316,6 +316,7 @@ def parse_constraints(
     found = []
     for text in texts:
         words: tuple[str, ...] = ()
+        columns: tuple[str, ...] = ()
         if match := _IF.fullmatch(text):
             kind, columns, words = "if", (match[1], match[3]), (match[2], match[4])
         elif match := _ORDER.fullmatch(text):

@@ -62,8 +62,8 @@ def _texts(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG0
 
 def _bins(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
     for edges in value.values() if isinstance(value, Mapping) else [None]:
-        listed = isinstance(edges, list | tuple | np.ndarray)
-        if not listed or not all(isinstance(e, int | float) and math.isfinite(e) for e in edges):
+        listed = edges if isinstance(edges, list | tuple | np.ndarray) else [None]
+        if not all(isinstance(each, int | float) and math.isfinite(each) for each in listed):
             raise refuse(place, "numbers, the edges of cells, by names of columns")
 
 
@@ -249,7 +249,7 @@ class Fabricator(PrivateEstimator):
         records, budget = self._begin(X, y, groups)
         if self.classes_ is NO_LABELS:
             del self.classes_
-        if method == "tree":
+        if method == "tree" and isinstance(bounds, TableBounds):
             # A model has always had as many features as a record is encoded in.
             self.n_features_in_ = self._reader.encoder.width
             self.__dict__.pop("feature_names_in_", None)

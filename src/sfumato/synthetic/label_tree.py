@@ -40,7 +40,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.budget import Budget
 from sfumato.models.smoothing import density_threshold, smooth
 from sfumato.privacy.composition import gaussian_mu_beside
-from sfumato.privacy.events import RepeatedEvent
+from sfumato.privacy.events import Event, RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import CountTables, PlaceCounts, PlaceTree, Statistic, cuts_by_counts
@@ -216,7 +216,7 @@ def release_tree(
     elif n_edges:
         every = tables(n_columns * n_edges // 2)
         choice = gaussian(every, mu * math.sqrt(COUNTED_TREE_SHARE))
-    choosing = [None, None]
+    choosing: list[Event | None] = [None, None]
     if isinstance(choice, ExponentialMechanism):
         choosing = [
             RepeatedEvent(choice.event(), count) if count else None
@@ -310,7 +310,8 @@ def release_tree(
                 choice.sensitivity, choice.epsilon, n_choices, pairs, tuple(references), penalties
             )
             statistic = CountTables(few, pairs, n_classes)
-            return counted.mapped(coarse).release(statistic, chooser, receipt).astype(np.intp)
+            chosen: Array = counted.mapped(coarse).release(statistic, chooser, receipt)
+            return chosen.astype(np.intp)
         # Pairs whose released counts are furthest from what is expected of them, by
         # ``sum (count - expected)² / (expected + variance of the noise)``, less its expectation
         variance, scores = records.variance_of(choice), []
@@ -325,7 +326,7 @@ def release_tree(
         if not len(pairs):
             return np.empty(0)
         statistic = CountTables(cells.sizes, tuple(map(tuple, pairs.tolist())), n_classes)
-        return counted.release(statistic, mechanism, receipt)
+        return np.asarray(counted.release(statistic, mechanism, receipt))
 
     expected = [
         coarse.table(i, np.maximum(known.n_rows * table, 0.0))

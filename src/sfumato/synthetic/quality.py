@@ -137,16 +137,17 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
         names, sizes = [*names, bounds.target.name], [*sizes, tree.n_classes]
         labels.append(tuple(map(str, model.classes_)))
     # The cells of each row, alone (fine) and in pairs, and its class
-    cells, fine = {}, {}
+    cells: dict[str, NDArray[np.intp]] = {}
+    fine: dict[str, NDArray[np.intp]] = {}
     for which, rows in {"made": made, "raw": raw}.items():
         if rows is not None:
             places = CellPlaces(tree.fine.columns)(bounds.cells(rows))
             target, codes = bounds.target_of(rows), np.zeros(len(places), dtype=np.intp)
             if hasattr(model, "classes_") and target is not None:
                 codes = np.searchsorted(model.classes_, target)
-            for found, kind in ((cells, tree.cells), (fine, tree.fine)):
-                both = np.column_stack([np.asarray(kind(places)).astype(np.intp), codes])
-                found[which] = both[:, : len(names)]
+            for into, kind in ((cells, tree.cells), (fine, tree.fine)):
+                numbers = np.column_stack([np.asarray(kind(places)).astype(np.intp), codes])
+                into[which] = numbers[:, : len(names)]
             if not len(places):
                 raise InvalidInputError("A table without rows has no quality to measure.")
 

@@ -54,7 +54,16 @@ PARTS_OF: dict[Any, tuple[str, ...]] = {
     # An error that is kept keeps the variables of all functions that it came through.
     BaseException: ("args", "__cause__", "__context__", "__traceback__"),
 }
-CONTAINERS = (np.ndarray, dict, list, tuple, deque, set, frozenset, types.FunctionType)
+CONTAINERS: tuple[type, ...] = (
+    np.ndarray,
+    dict,
+    list,
+    tuple,
+    deque,
+    set,
+    frozenset,
+    types.FunctionType,
+)
 CONTAINERS += (contextvars.ContextVar, functools._lru_cache_wrapper, mmap.mmap, types.FrameType)
 
 
@@ -271,18 +280,18 @@ def description(value: Any) -> Description:
     is_foreign = is_foreign_array(value)
     if is_foreign or isinstance(value, np.ndarray | np.generic):
         array = to_numpy(value) if is_foreign else value
-        order, content = "", b""
+        order, shown = "", b""
         if isinstance(array, np.ndarray) and not is_foreign:
             order = f"C={array.flags.c_contiguous} F={array.flags.f_contiguous}"
         if not array.dtype.hasobject:  # of a masked array what lies under the mask as well
-            content = hashlib.sha256(np.asarray(array).tobytes()).digest()
+            shown = hashlib.sha256(np.asarray(array).tobytes()).digest()
         dtype = str(value.dtype) if is_foreign else repr(array.dtype)
-        return Description(name, dtype, array.shape, order, content)
+        return Description(name, dtype, array.shape, order, shown)
     if type(value) in {list, tuple}:
         if all(type(item) is int for item in value):
             return Description(name, content=("int", *value))
         return Description(name, content=tuple(description(item) for item in value))
-    content = value
+    content: Any = value
     if isinstance(value, float):
         content = struct.pack(">d", value)
     elif isinstance(value, complex):

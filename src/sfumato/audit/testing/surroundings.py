@@ -181,7 +181,7 @@ def _logger_settings(put_back: dict[str, Any] | None = None) -> dict[str, Any]:
     found = {}
     for name, each in loggers.items():
         if isinstance(each, logging.Logger) and not name.startswith("distributed"):
-            if name in (put_back or {}):
+            if put_back is not None and name in put_back:
                 each.level, each.disabled, each.propagate = put_back[name][:3]
             attached = len(each.handlers), len(each.filters)
             found[name] = each.level, each.disabled, each.propagate, *attached
