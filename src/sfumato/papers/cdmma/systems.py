@@ -268,12 +268,11 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         # subspace dimension is one less than the smallest class has rows, at most 20.
         smallest = int(np.bincount(codes[labelled]).min())
         n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
+        fit = partial(fit_autoencoders, self, generator, **words)
         known = points[labelled], codes[labelled]
-        first = fit_autoencoders(
-            self, generator, *known, n_components, n_layers=1, inducing_ratio=1.0, **words
-        )
+        first = fit(*known, n_components, n_layers=1, inducing_ratio=1.0)
         found = np.where(labelled, codes, first.errors(points).argmin(axis=1))
-        fit = partial(fit_autoencoders, self, generator, n_layers=self.n_layers, **words)
+        fit = partial(fit, n_layers=self.n_layers)
         found = improve_labels(fit, points, found, labelled, self, generator)
         self.target_classifier_ = fit(points, found, self.schedule[-1])
         # Learn to undo the source's filter of a row's own class (84) to (86).

@@ -28,7 +28,7 @@ from sfumato.ledger.receipt import prepay
 from sfumato.models.hull_search import PARTITIONS, cut_rows, fit_branches
 from sfumato.models.rows import PRECISIONS
 from sfumato.papers.entry_level import EntryEstimator
-from sfumato.papers.kahm.smoothing import MAX_PASSES, Stop, fabricate_groups, modelling_error
+from sfumato.papers.kahm.smoothing import MAX_PASSES, fabricate_groups, modelling_error
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
@@ -64,7 +64,8 @@ def plan_branches(
     return math.ceil(min(max(needed, DEFAULT_BRANCH), largest)), "random", 2
 
 
-Released = tuple[BranchedRows, list[Stop] | None, Codes, NDArray[Any] | None]
+# Noisy rows in branches, the most smoothing passes, where each branch stops; codes and labels.
+Released = tuple[BranchedRows, int, list[float] | None, Codes, NDArray[Any] | None]
 
 
 @dataclass(eq=False, repr=False)
@@ -100,21 +101,22 @@ class _Rows(EntryEstimator):
         )
         return BranchedRows(rows, list(groups.places), owners.tolist())
 
-    def _smoothed(self, private: BranchedRows, stops: list[Stop] | None) -> Any:
+    def _smoothed(self, private: BranchedRows, passes: int, thresholds: list[float] | None) -> Any:
         """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""
         groups = private.groups(self.device)
-        if stops is None:
+        if not passes:
             self.n_smoothing_ = np.zeros(len(groups), dtype=np.intp)
             return groups
         made = fabricate_groups(
             groups,
             n_components=self.hull_components,
-            stops=stops,
+            passes=passes,
+            thresholds=thresholds,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        self.n_smoothing_ = np.array([each.n_passes for each in made], dtype=np.intp)
-        return [each.rows for each in made]
+        self.n_smoothing_ = np.array([n_passes for _, n_passes in made], dtype=np.intp)
+        return [rows for rows, _ in made]
 
 
 @dataclass(eq=False, repr=False)
@@ -141,8 +143,7 @@ class _Mended(_Rows):
         noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         private = self._cut(noisy, codes, size, self.partition or partition)
         passes = passes if self.n_smoothing is None else self.n_smoothing
-        stops = [Stop(passes)] * len(private.places) if passes else None
-        return private, stops, codes, labels
+        return private, passes, None, codes, labels
 
 
 class _Printed(_Rows):
@@ -180,8 +181,7 @@ class _Printed(_Rows):
             record_reading=None,
             events=receipt.events,
         )
-        stops = [Stop(MAX_PASSES, threshold=threshold) for threshold in thresholds]
-        return replace(raw, rows=noisy), stops, codes, labels
+        return replace(raw, rows=noisy), MAX_PASSES, thresholds, codes, labels
 
 
 class _Fabricator(_Rows):
@@ -204,9 +204,10 @@ class _Fabricator(_Rows):
         Self
             The fitted estimator.
         """
-        private, stops, codes, labels = self._release(X, y)
+        private, passes, thresholds, codes, labels = self._release(X, y)
+        smoothed = self._smoothed(private, passes, thresholds)
         made = np.empty(private.rows.shape)
-        for place, group in zip(private.places, self._smoothed(private, stops), strict=True):
+        for place, group in zip(private.places, smoothed, strict=True):
             made[place] = to_numpy(group)
         self.rows_ = IntoUnitCube(self.row_bounds, made.shape[1]).to_rows(made)
         self.labels_ = None if labels is None else labels[codes]
@@ -256,9 +257,9 @@ class _HullClassifier(_Rows, HullAnswers):
         if y is None:
             raise InvalidInputError(f"{type(self).__name__} requires y to be passed.")
         shared = self._hull_settings()
-        private, stops, _, labels = self._release(X, y)
+        private, passes, thresholds, _, labels = self._release(X, y)
         assert labels is not None  # noqa: S101 - checked with the rows
-        branches = fit_branches(self._smoothed(private, stops), **shared)
+        branches = fit_branches(self._smoothed(private, passes, thresholds), **shared)
         self.classes_ = labels[np.unique(private.classes)]
         self.classifier_ = hulls_of_branches(
             branches, private, self.classes_, self.n_features_in_, **shared
@@ -428,5 +429,5 @@ class PrintedAffineHullClassifier(_Printed, _HullClassifier):
 
     parameters: ClassVar[Form] = {**_HullClassifier.parameters, "fabricate": flag()}
 
-    def _smoothed(self, private: BranchedRows, stops: list[Stop] | None) -> Any:
-        return super()._smoothed(private, stops if self.fabricate else None)
+    def _smoothed(self, private: BranchedRows, passes: int, thresholds: list[float] | None) -> Any:
+        return super()._smoothed(private, passes if self.fabricate else 0, thresholds)
