@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import sfumato
 from sfumato.cli.console import allow_replacing, plain_errors
@@ -19,7 +21,6 @@ COMMANDS = {
     "plan": "report:plan",
     "fit": "fit:fit",
     "predict": "fit:predict",
-    "explain": "report:explain",
     "fabricate": "fabricate:fabricate",
     "quality": "fabricate:quality",
     "guarantee": "report:guarantee",
@@ -39,7 +40,14 @@ COMMANDS = {
 
 
 class LateCommands(TyperGroup):
-    """A group whose commands are imported one by one: ``--version`` needs none of them."""
+    """A group whose commands are imported one by one; ``--help`` reads their docstrings alone."""
+
+    is_listing = False
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        self.is_listing = True
+        super().format_help(ctx, formatter)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Click's
         """Return the names, in the order of the help."""
@@ -50,6 +58,8 @@ class LateCommands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
+        if self.is_listing:
+            return TyperCommand(cmd_name, help=_summary(module, name))
         found = getattr(import_module(f"sfumato.cli.{module}"), name)
         group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
         if found is not group:
@@ -67,6 +77,18 @@ class LateCommands(TyperGroup):
         """Run a command; an error or an interruption ends it with one line."""
         with plain_errors():
             return super().invoke(ctx)
+
+
+def _summary(module: str, name: str) -> str:
+    """Read what a command, or a group of them, says of itself off its source."""
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_docstring(node) or ""
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            words = {each.arg: each.value for each in getattr(node.value, "keywords", ())}
+            return str(ast.literal_eval(words["help"]))
+    return ""
 
 
 def _with_force(

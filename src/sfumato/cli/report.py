@@ -1,9 +1,8 @@
-"""``sfumato guarantee``, ``explain``, ``plan`` and ``report``: what is promised, said in words."""
+"""``sfumato guarantee``, ``plan`` and ``report``: what is promised, said in words."""
 
 from __future__ import annotations
 
 import inspect
-import io
 import json
 import math
 import re
@@ -23,12 +22,9 @@ from sfumato.cli.console import (
     print_table,
     progress_bar,
     ready_to_write,
-    remark,
 )
 from sfumato.cli.jobs.pipeline import table_for
-from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.additive import plot_explanation
 from sfumato.models.saving import load
 from sfumato.privacy.attacker import FALSE_ALARMS, percent
 from sfumato.privacy.guarantee import Guarantee, Relation
@@ -49,7 +45,6 @@ from sfumato.tables.bounds import Bounds
 from sfumato.tables.files import FORMATS, TableFile
 from sfumato.tables.schema import TableBounds
 
-PICTURES = (".png", ".svg", ".pdf")
 BUDGETS = (0.3, 1.0, 3.0, 10.0)  # of the curve in a sensitive report
 BINS = 20
 
@@ -96,56 +91,6 @@ def promised_by(file: Path) -> dict[str, Any]:
     sheet = re.search(r"docs/guarantees/[\w-]+\.md", about)
     record |= {"guarantee": promised.to_dict(), "attacker": promised.attacker.to_dict()}
     return {**record, "proof": sheet[0] if sheet else None}
-
-
-def explain(
-    model: options.ModelPath,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A picture (.png, .svg, .pdf) or .json to write."),
-    ] = None,
-    coverage: Annotated[
-        float, typer.Option(help="Probability that a band covers its curve without noise.")
-    ] = 0.95,
-    as_json: options.Json = False,
-) -> None:
-    """Show what an additive model has learned: each column's curve, band and importance.
-
-    Only released numbers are read, so this costs no budget.
-
-    Example: sfumato explain model.sfumato -o curves.png
-    """
-    ready_to_write(output, *PICTURES, ".json")
-    loaded = load(model)
-    if not hasattr(loaded, "explain"):
-        raise InvalidInputError(
-            f"'{model}' holds a {type(loaded).__name__}, which has no curves to explain. Use the "
-            "model additive or additive-regressor."
-        )
-    found = loaded.explain(coverage)
-    if output is not None:
-        content = io.BytesIO((json.dumps(found.to_dict(), indent=2) + "\n").encode())
-        if output.suffix.lower() != ".json":
-            try:
-                figure = plot_explanation(found)
-            except ImportError:
-                raise InvalidInputError(
-                    "Pictures need matplotlib: pip install 'sfumato[plot]'. The table and JSON do "
-                    "not."
-                ) from None
-            content = io.BytesIO()
-            figure.savefig(content, format=output.suffix[1:].lower())
-        with atomic_write(output) as file:
-            file.write(content.getvalue())
-        remark(f"{output}: written.")
-    if as_json:
-        print_json(found.to_dict())
-        return
-    print_lines(f"{model}: what each column adds to {' and '.join(found.scores)}.")
-    titles = ("column", "importance", "from", "to", "band (half width)")
-    rows = [(name, *(f"{each:.3g}" for each in rest)) for name, *rest in found.summary()]
-    print_table(titles, rows)
-    print_lines(found.note)
 
 
 def plan(

@@ -7,7 +7,6 @@ standard lacks, or does slowly on NumPy, is dispatched here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -18,7 +17,6 @@ from sfumato.exceptions import InvalidInputError
 
 NUMPY = array_api_compat.array_namespace(np.empty(0))
 Array = Any  # an array of any array-API library; the standard gives no common class
-Cuts = list[tuple[int, int]]
 # Rows of a block of the Cholesky factorisation: of few rows, of many, and on an accelerator, which
 # waits for the interpreter between blocks. Measured among 64 to 512.
 BLOCK, LONG_BLOCK, ACCELERATED_BLOCK = 96, 192, 256
@@ -120,35 +118,44 @@ def regularized_solver(matrix: Array, shift: Array) -> Callable[[Array], Array]:
     than LAPACK's solve with many columns, runs alike on every backend and in batches, and leaves
     the interpreter free for other threads, which SciPy's wrappers of LAPACK do not.
     """
-    n_rows, block = matrix.shape[-1], _block_rows(matrix)
+    xp, n_rows = namespace_of(matrix), matrix.shape[-1]
+    block = LONG_BLOCK if n_rows > MANY_ROWS else BLOCK
+    block = ACCELERATED_BLOCK if is_accelerated(matrix) else block
     cuts = [(a, min(a + block, n_rows)) for a in range(0, n_rows, block)]
-    lower, inverses = _block_cholesky(matrix, shift, cuts)
-    return partial(_substitute, lower, inverses, cuts)
-
-
-def _block_rows(matrix: Array) -> int:
-    if is_accelerated(matrix):
-        return ACCELERATED_BLOCK
-    return LONG_BLOCK if matrix.shape[-1] > MANY_ROWS else BLOCK
-
-
-def _block_cholesky(matrix: Array, shift: Array, cuts: Cuts) -> tuple[Array, list[Array]]:
-    """Return L below its diagonal blocks (the rest is unused), and their inverses."""
-    xp = namespace_of(matrix)
+    # L below its diagonal blocks (the rest is unused), and their inverses.
     lower, inverses, failures = xp.asarray(matrix, copy=True), [], []
     for a, b in cuts:
         panel = lower[..., a:, a:b]
         if a:
             panel = panel - lower[..., a:, :a] @ xp.matrix_transpose(lower[..., a:b, :a])
         identity = xp.eye(b - a, dtype=matrix.dtype, device=array_api_compat.device(matrix))
-        factor, failed = _cholesky(panel[..., : b - a, :] + shift[..., None, None] * identity)
-        failures += failed
+        corner = panel[..., : b - a, :] + shift[..., None, None] * identity
+        if array_api_compat.is_torch_array(corner):  # to ask whether it failed is to wait for it
+            factor, failed = import_module("torch").linalg.cholesky_ex(corner)
+            failures.append(failed)
+        else:
+            try:
+                factor = xp.linalg.cholesky(corner)
+            except np.linalg.LinAlgError:
+                raise InvalidInputError(NOT_POSITIVE) from None
         inverse = inverse_of_lower(factor)
         lower[..., b:, a:b] = panel[..., b - a :, :] @ xp.matrix_transpose(inverse)
         inverses.append(inverse)
     if failures and bool(xp.any(xp.stack(failures) != 0)):
         raise InvalidInputError(NOT_POSITIVE)
-    return lower, inverses
+
+    def solve(columns: Array) -> Array:
+        solution = xp.asarray(columns, copy=True)
+        steps = list(zip(cuts, inverses, strict=True))
+        for (a, b), inverse in steps:
+            known = lower[..., a:b, :a] @ solution[..., :a, :]
+            solution[..., a:b, :] = inverse @ (solution[..., a:b, :] - known)
+        for (a, b), inverse in reversed(steps):
+            known = xp.matrix_transpose(lower[..., b:, a:b]) @ solution[..., b:, :]
+            solution[..., a:b, :] = xp.matrix_transpose(inverse) @ (solution[..., a:b, :] - known)
+        return solution
+
+    return solve
 
 
 def inverse_of_lower(factor: Array) -> Array:
@@ -159,27 +166,3 @@ def inverse_of_lower(factor: Array) -> Array:
     identity = xp.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     solve = import_module("torch").linalg.solve_triangular
     return solve(factor, identity.expand(factor.shape), upper=False)
-
-
-def _cholesky(block: Array) -> tuple[Array, list[Array]]:
-    """Return the factor, and for PyTorch what says whether it failed: to ask is to wait for it."""
-    if array_api_compat.is_torch_array(block):
-        factor, failed = import_module("torch").linalg.cholesky_ex(block)
-        return factor, [failed]
-    try:
-        return namespace_of(block).linalg.cholesky(block), []
-    except np.linalg.LinAlgError:
-        raise InvalidInputError(NOT_POSITIVE) from None
-
-
-def _substitute(lower: Array, inverses: list[Array], cuts: Cuts, columns: Array) -> Array:
-    xp = namespace_of(columns)
-    solution = xp.asarray(columns, copy=True)
-    steps = list(zip(cuts, inverses, strict=True))
-    for (a, b), inverse in steps:
-        known = lower[..., a:b, :a] @ solution[..., :a, :]
-        solution[..., a:b, :] = inverse @ (solution[..., a:b, :] - known)
-    for (a, b), inverse in reversed(steps):
-        known = xp.matrix_transpose(lower[..., b:, a:b]) @ solution[..., b:, :]
-        solution[..., a:b, :] = xp.matrix_transpose(inverse) @ (solution[..., a:b, :] - known)
-    return solution

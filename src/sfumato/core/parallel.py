@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -34,11 +34,7 @@ def map_in_parallel(
         if costs is not None:
             order.sort(key=lambda place: -costs[place])
         started = parallel(delayed(task)(items[place]) for place in order)
-        found = dict(zip(order, _shown(started, len(items), progress), strict=True))
+        if progress is not None:
+            started = track(started, progress, total=len(items), console=Console(stderr=True))
+        found = dict(zip(order, started, strict=True))
         return [found[place] for place in range(len(items))]
-
-
-def _shown(results: Iterable[Any], total: int, title: str | None) -> Iterable[Any]:
-    if title is None:
-        return results
-    return track(results, title, total=total, console=Console(stderr=True))

@@ -19,7 +19,6 @@ from sfumato.tables.columns import arrow, is_text, read_as, type_of
 from sfumato.tables.stores import STORES, open_store, place_of, schema_of
 from sfumato.tables.text import (
     BLOCK_BYTES,
-    DELIMITERS,
     NOT_TEXT,
     PLAIN_TEXT,
     TextFormat,
@@ -201,14 +200,8 @@ class TableFile:
             shown = ", ".join(map(repr, known[:12]))
             shown += f" and {len(known) - 12} more" if len(known) > 12 else ""
             hint = ""
-            other = [d for d in DELIMITERS if d != self.text.delimiter and d in "".join(known)]
-            if self.format == "csv" and len(known) == 1 and other:
-                hint = (
-                    f" It is read with the delimiter {self.text.delimiter!r}; '--read "
-                    f"delimiter={other[0]}' reads it with another one."
-                )
-            elif len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
-                hint = " The first line of a table must contain the names of its columns."
+            if len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
+                hint = " The first line must name the columns, with the declared delimiter between."
             raise InvalidInputError(
                 f"The table '{self.path}' has no column {name!r}. It has: {shown}.{hint}"
             )
@@ -264,9 +257,10 @@ class TableFile:
         if declared:  # the names of the first record, besides those that are declared
             first = next(json_records(self.path), [{}])[0]
             keys = list(first)[: MAX_COLUMNS - len(self.types)]
-            names = list(dict.fromkeys([*self.types, *keys]))
-            types = self.types
-            return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
+            known = {**dict.fromkeys(keys, "string"), **self.types}
+            return arrow().schema(
+                [(n, type_of(known[n])) for n in dict.fromkeys((*self.types, *keys))]
+            )
         names = list(dict.fromkeys(k for each in json_records(self.path) for r in each for k in r))
         rows = ([r.get(k) for k in names] for each in json_records(self.path) for r in each)
         return schema_of(names, rows)
@@ -298,32 +292,24 @@ class TableFile:
                 )
 
     def _batches(self, names: list[str]) -> Iterator[Any]:
+        types = {name: plain_type(self.schema.field(name).type) for name in names}
         if self.format == "csv":
-            types = {name: plain_type(self.schema.field(name).type) for name in names}
             yield from csv_batches(self.path, self.schema.names, types, self.text)
         elif self.format == "jsonl":
-            types = {name: plain_type(self.schema.field(name).type) for name in names}
             yield from json_batches(self.path, types)
         elif self.format == "store":
             yield from self._store.batches(names)
-        else:
-            for batch in self._stored_batches(names):
-                for column in batch.columns:
-                    _check_buffers(column)
-                yield arrow().Table.from_batches([batch])
-
-    def _stored_batches(self, names: list[str]) -> Iterator[Any]:
-        if self.format == "parquet":
+        elif self.format == "parquet":
             file = self._parquet()
+            options: dict[str, Any] = {"columns": names, "use_threads": False}
             for group in range(file.num_row_groups):
-                yield from file.iter_batches(
-                    BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
-                )
+                for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], **options):
+                    yield _checked(batch)
         else:
             with arrow().OSFile(str(self.path)) as source:
                 reader = arrow("ipc").open_file(source)
                 for number in range(reader.num_record_batches):
-                    yield reader.get_batch(number).select(names)
+                    yield _checked(reader.get_batch(number).select(names))
 
     def _no_rows(self, names: Sequence[str]) -> Any:
         nothing = {name: arrow().nulls(0, self.schema.field(name).type) for name in names}
@@ -359,6 +345,12 @@ class TableFile:
             raise InvalidInputError(
                 f"The file '{self.path}' cannot be read as {self.format}: {told}."
             ) from None
+
+
+def _checked(batch: Any) -> Any:
+    for column in batch.columns:
+        _check_buffers(column)
+    return arrow().Table.from_batches([batch])
 
 
 def _check_buffers(column: Any) -> None:

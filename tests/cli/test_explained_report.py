@@ -22,21 +22,6 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "model.sfumato"
 
 
-def test_a_table_a_picture_and_json(model: str) -> None:
-    text = done("explain", model, "-o", "curves.png")
-    explanation = sfumato.load(model).explain()
-    assert all(curve.name in text for curve in explanation.curves)
-    assert "sampling error" in text
-    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads(done("explain", model, "--json")) == json.loads(
-        json.dumps(explanation.to_dict())
-    )
-    done("explain", model, "-o", "curves.json", "--coverage", "0.5")
-    narrow = json.loads(Path("curves.json").read_text())
-    assert narrow["coverage"] == 0.5
-    assert narrow["curves"][0]["band"][0][0] < explanation.curves[0].band[0, 0]
-
-
 def test_a_report_explains_without_raw_rows(model: str) -> None:
     Path("patients.csv").unlink()  # nothing but released numbers is there to be read
     for form in ("html", "json"):
