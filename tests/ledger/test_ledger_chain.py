@@ -25,7 +25,6 @@ from sfumato.privacy.events import (
     LaplaceEvent,
     PureEvent,
 )
-from sfumato.privacy.losses import Losses
 
 
 @pytest.fixture
@@ -154,23 +153,6 @@ def test_a_handle_that_knows_the_ledger_sees_a_cut_tail_and_a_raised_budget(writ
             handle.charge(PureEvent(0.01))
 
 
-def test_a_handle_does_not_accept_an_older_copy(written, path):
-    rows = written.dataset("rows")
-    copy = path.read_bytes()
-    rows.charge(PureEvent(0.5))  # and nothing is read before the file is put back
-    path.write_bytes(copy)
-    assert written.verify().charges == 7  # consistent in itself
-    for _ in range(2):
-        with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
-            rows.charge(PureEvent(0.3))
-        for look in (rows.statement, rows.events):
-            with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
-                look()
-    with pytest.raises(LedgerTamperedError, match="was there before"):
-        written.dataset("rows")
-    assert Ledger(path).dataset("rows").statement().charges == 5  # which knows nothing
-
-
 @pytest.mark.parametrize("made_by", ["create", "dataset", "pickle"])
 def test_one_handle_on_a_ledger_put_back_after_every_charge_pays_once(path, made_by):
     ledger = Ledger(path)
@@ -265,36 +247,6 @@ def test_every_handle_finds_the_same_figures(many, path):
     assert fresh._known.spending.to_bytes() == many._known.spending.to_bytes()
     anew = Spending.of(map(event, range(2 * EVERY + 5)), Scale.of(2.0, 1e-6))
     assert many.spent() == pytest.approx(anew.price(1e-6, 2.0), rel=1e-4)
-
-
-def test_a_charge_reads_few_lines_and_composes_little(many, path, monkeypatch):
-    """What makes the latency flat, counted: lines read, and convolutions made."""
-    counts = {"lines": 0, "convolutions": 0}
-    read, composed = ledger_store.charges, Losses.composed
-
-    def counting_read(*args):
-        found = read(*args)
-        counts["lines"] += len(found)
-        return found
-
-    def counting_composed(*args):
-        counts["convolutions"] += 1
-        return composed(*args)
-
-    monkeypatch.setattr(ledger_store, "charges", counting_read)
-    monkeypatch.setattr(Losses, "composed", counting_composed)
-    for length in (2 * EVERY + 5, 20 * EVERY + 5, 20 * EVERY + 31):
-        while many.statement().charges < length:
-            missing = length - many.statement().charges
-            many.charge(*(event(i) for i in range(min(missing, 100))))
-        counts.update(lines=0, convolutions=0)
-        many.charge(event(7))
-        assert counts["lines"] <= 1
-        assert counts["convolutions"] <= 3
-        counts.update(lines=0, convolutions=0)
-        Ledger(path).dataset("rows").charge(event(8))
-        assert counts["lines"] <= EVERY + 3
-        assert counts["convolutions"] <= EVERY + 4
 
 
 def test_a_changed_state_is_refused(many, path):

@@ -139,18 +139,6 @@ def test_eight_processes_share_a_budget_exactly(address, start_child):
     assert (budget.spent(), Ledger(address).verify().charges) == (1.0, 100)
 
 
-def test_other_datasets_do_not_wait_for_a_locked_one(address):
-    ledger = Ledger(address, timeout=2)
-    locked, free = ledger.create("locked", epsilon=1.0), ledger.create("free", epsilon=1.0)
-    with psycopg.connect(address) as other:
-        other.execute("SELECT * FROM sfumato_budgets WHERE name = 'locked' FOR UPDATE")
-        with pytest.raises(LedgerError, match=r"stayed locked .* 2 s"):
-            locked.charge(CENT)
-        free.charge(CENT)
-    locked.charge(CENT)
-    assert ledger.verify().charges == 2
-
-
 def _charge_then_die(budget):
     budget.charge(CENT)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -272,23 +260,6 @@ def test_waiting_is_bounded_on_every_side(address):
     with contextlib.closing(ledger._database._connected()) as connection:
         options = connection.info.get_parameters()
     assert (options["tcp_user_timeout"], options["keepalives_count"]) == ("5000", "3")
-
-
-def test_a_kept_connection_that_has_ended_is_replaced(address):
-    ledger = Ledger(address, keep_open=True)
-    ledger.create("rows", epsilon=1.0).charge(CENT)
-    budget = ledger.dataset("rows")
-    (kept,) = ledger._database._kept
-    with psycopg.connect(address, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", (kept.info.backend_pid,))
-        while other.execute(
-            "SELECT 1 FROM pg_stat_activity WHERE pid = %s", (kept.info.backend_pid,)
-        ).fetchone():
-            pass
-    budget.charge(CENT)
-    assert kept.closed
-    assert ledger.verify().charges == 2
-    ledger._database.close()
 
 
 def test_a_fork_inherits_no_connection_that_is_kept(address, in_child):

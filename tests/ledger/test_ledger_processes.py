@@ -148,16 +148,6 @@ class Charging(ClassifierMixin, BaseEstimator):
 X, y = np.zeros((30, 2)), np.arange(30) % 2
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_fifteen_fits_in_a_grid_search_leave_fifteen_charges(path, n_jobs):
-    ledger = Ledger(path)
-    budget = ledger.create("rows", epsilon=1.0)
-    model = Charging(ledger=budget)
-    GridSearchCV(model, {"shift": [0, 1, 2]}, cv=5, n_jobs=n_jobs, refit=False).fit(X, y)
-    assert budget.events() == (CENT,) * 15
-    assert (budget.spent(), ledger.verify().charges) == (0.15, 15)
-
-
 def test_a_ledger_in_memory_counts_in_process_and_refuses_workers():
     budget = Ledger().create("rows", epsilon=1.0)
     search = GridSearchCV(Charging(ledger=budget), {"shift": [0, 1, 2]}, cv=5)

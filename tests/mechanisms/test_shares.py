@@ -43,17 +43,6 @@ def test_the_discrete_gaussian_has_the_probabilities_of_its_definition(scale: fl
     assert chisquare(np.roll(observed[common], 1), expected).pvalue < FALSE_ALARM
 
 
-def test_a_rounded_gaussian_is_another_law() -> None:
-    """Without the coin the draws have the law of `round(t Z)`, which this test tells apart."""
-    from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
-
-    with seeded(1):
-        draws = rounded_noise(GAUSSIAN, 0.4, 100_000)
-    observed = np.array([(draws == cell).sum() for cell in (-1, 0, 1)])
-    expected = discrete(0.4)[59:62]
-    assert chisquare(observed, expected / expected.sum() * observed.sum()).pvalue < FALSE_ALARM
-
-
 @for_each([(0.4, 1), (1.7, 4), (2.0**19, 2**20), (2.0**41, 2**43 + 7)])
 def test_the_coin_is_the_ratio_of_the_laws(case: tuple[float, int]) -> None:
     scale, cell = case
@@ -103,14 +92,6 @@ def test_a_total_is_as_private_as_the_gaussian_of_less_variance(
     assert np.maximum(total - moved, 0).sum() > delta_from_mu(0.8 * shift / scale, 0.0)
 
 
-def test_what_the_proof_leaves_over_is_nothing() -> None:
-    share = GaussianShareMechanism(GaussianMechanism(1.0, 1.0), 2**14)
-    step, scale = share.whole.grid(10**6)
-    cells = scale / step / math.sqrt(share.n_shares) / math.sqrt(2)
-    assert 10**6 * 2**14 * leftover(cells / math.sqrt(2)) == 0.0
-    assert 2 * (math.pi * cells) ** 2 / 2 > 1e11  # minus the logarithm of it
-
-
 def test_shares_add_up_to_the_noise_of_the_whole() -> None:
     whole = GaussianMechanism.calibrate(sensitivity=2.0, epsilon=1.0, delta=1e-5)
     share = GaussianShareMechanism(whole, 3)
@@ -156,9 +137,3 @@ def test_what_is_rounded_to_the_grid_is_the_exact_sum() -> None:
         noise = share.release(np.zeros(3), ledger=None)
     assert np.array_equal((noisy - noise) * share.grid(3)[0], value)
     assert np.abs(noisy).max() <= share.largest(3, 1e6)
-
-
-@for_each([0, 2**14 + 1])
-def test_numbers_of_shares_that_prove_nothing_are_refused(n_shares: int) -> None:
-    with pytest.raises(InvalidInputError, match="n_shares"):
-        GaussianShareMechanism(GaussianMechanism(1.0, 1.0), n_shares)

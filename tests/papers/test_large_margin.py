@@ -26,8 +26,7 @@ from sfumato.exceptions import (
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
-from sfumato.papers import Setting, verdict_of
-from sfumato.papers.large_margin import experiments as large_margin
+from sfumato.papers import Setting
 from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 from sfumato.papers.large_margin.ellipsoids import (
     LargeMarginObjective,
@@ -42,10 +41,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     shifted_into_cone,
     to_matrices,
     to_vectors,
-)
-from sfumato.papers.large_margin.experiments import (
-    ENTRIES,
-    table_1,
 )
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
@@ -263,21 +258,6 @@ def test_sensitivity_by_brute_force(rng: np.random.Generator, n_classes: int) ->
     )
 
 
-@pytest.mark.parametrize("relation", list(Relation))
-def test_directions_hold_every_change(rng: np.random.Generator, relation: Relation) -> None:
-    """The gradients of two given records span 2(C-1) dimensions over all points, no more."""
-    one, two = unit_rows(rng, 2, 4)
-    changes = []
-    shape = one_record(one, 0, 4).shape
-    for _ in range(60):
-        W = rng.normal(size=shape) * 2
-        change = one_record(one, 1, 4).gradient(W)
-        if relation is Relation.REPLACE_ONE:
-            change = change - one_record(two, 3, 4).gradient(W)
-        changes.append(change.ravel())
-    assert np.linalg.matrix_rank(np.array(changes), tol=1e-9) == limits(4).dimension(relation)
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
 @pytest.mark.parametrize("convexity", [0.1, 3.0])
 def test_curvature_bound_by_determinants(
@@ -429,12 +409,6 @@ def test_the_budget_is_used_up_and_not_passed(
     assert mechanism.kappa < epsilon
 
 
-def test_a_regularization_too_small_for_the_budget_is_refused() -> None:
-    budget = budget_of(limits(3, 4), Relation.REPLACE_ONE, epsilon=0.1, regularization=0.01)
-    with pytest.raises(InvalidInputError, match="regularization"):
-        budget.objective()
-
-
 # The printed mechanism, a negative control --------------------------------------------------------
 
 
@@ -531,26 +505,6 @@ def test_without_noise_it_minimises_the_stated_objective() -> None:
     assert math.isinf(model.guarantee_.epsilon)
 
 
-def test_matrices_are_positive_and_no_decision_is_touched() -> None:
-    X, y = blobs()
-    with seeded_noise(1), taped() as tape:
-        model = classifier(epsilon=20.0).fit(X, y)
-    scale = np.sqrt([0.9, 0.9, 0.9, 0.1])
-    assert np.linalg.eigvalsh(model.matrices_).min() > -1e-12
-    assert model.offsets_.min() > -1e-9
-    raw = tape.releases[0].output
-    rows = extended(BOUNDS.clip(X) / 2.0) * scale
-    np.testing.assert_array_equal(
-        model.predict(X), (quadratic_features(rows) @ raw.T).argmin(axis=1)
-    )
-    x = BOUNDS.clip(X[:1])[0] / 2.0
-    by_ellipsoid = [
-        (x - m) @ p @ (x - m) + h
-        for m, p, h in zip(model.centroids_, model.precisions_, model.offsets_, strict=True)
-    ]
-    np.testing.assert_allclose(model.distances(X[:1])[0], by_ellipsoid, rtol=1e-5, atol=1e-6)
-
-
 # The promise -------------------------------------------------------------------------------------
 
 
@@ -645,21 +599,3 @@ def test_the_taint_test_catches_the_printed_mechanism() -> None:
 
 
 QUICK = Setting(quick=True, runs=1)
-
-
-def test_the_table_refutes_the_printed_objective_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    accuracies = {1.0: 0.6, 10.0: 0.8, np.inf: 0.9}
-    monkeypatch.setattr(large_margin, "strict_accuracy", lambda _, epsilon: accuracies[epsilon])
-    monkeypatch.setattr(large_margin, "plain_accuracy", lambda _: 0.95)
-    monkeypatch.setattr(large_margin, "printed_accuracy", lambda *_: None)
-    outcome = table_1(QUICK)
-    assert len(outcome.comparisons) == 8
-    assert list(outcome.claims.values()) == [False, True]
-    assert verdict_of(ENTRIES[0], outcome, quick=False) == "not reproduced"
-
-    monkeypatch.setattr(large_margin, "share_with_minimiser", lambda *_: 1.0)
-    assert all(table_1(QUICK).claims.values())
-    accuracies[10.0] = 0.5
-    assert list(table_1(QUICK).claims.values()) == [True, False]

@@ -24,7 +24,6 @@ from sfumato.papers.feddpdr import (
     PrivateObjectiveClassifier,
     losses,
     newton as solvers,
-    objective as objective_module,
 )
 from sfumato.papers.feddpdr.objective import LinearLimits, LinearObjective
 from sfumato.papers.feddpdr.printed import printed_budget
@@ -74,18 +73,6 @@ def test_noise_is_calibrated_to_the_budget(relation, share):
     assert mechanism.dimension == (4 if relation is Relation.REPLACE_ONE else 2)
     expected = budget.limits.log_determinant(mechanism.strong_convexity)
     assert mechanism.kappa == pytest.approx(expected)
-
-
-def test_what_rounding_may_do_is_public_and_paid_for(rng):
-    """τ is a function of public numbers, above the rounding for any data, and in the noise."""
-    loss = loss_named("huber", 2)
-    X = rng.normal(size=(300, 5))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    objective = LinearObjective(loss, X, losses.targets_of(loss, rng.integers(2, size=300)))
-    few, many = (budget_of(loss, 5, n).objective() for n in (300, 10**8))
-    far = 3 * objective.radius(0.0, few.strong_convexity) * np.full((1, 5), 5**-0.5)
-    assert objective.gradient_error(far) <= few.residual / 2
-    assert many.residual > few.residual
 
 
 @pytest.mark.parametrize("kind", ["random", "repeated", "separated", "tiny", "close"])
@@ -203,15 +190,6 @@ def test_the_printed_machines_read_no_row_after_their_releases(unit_digits):
 # As printed -------------------------------------------------------------------------------------
 
 
-def test_printed_budget():
-    usual = printed_budget(0.05, 10_000, 0.01, 0.5)
-    assert usual.epsilon == pytest.approx(0.0301, abs=1e-4)
-    assert usual.extra == 0
-    small = printed_budget(0.005, 10_000, 0.01, 0.5)
-    assert small.epsilon == 0.0025
-    assert small.extra == pytest.approx(0.0700, abs=1e-4)
-
-
 def test_printed_noise_has_its_law(rng):
     """``||b|| ~ Gamma(k, 2/epsilon')``, found again from the minimiser."""
     X = rng.normal(size=(30, 4))
@@ -315,16 +293,6 @@ def test_gradient_error_covers_the_rounding(rng):
     exact = slopes.T @ rows
     error = float(np.linalg.norm(objective.gradient(weights) - exact))
     assert 0 < error <= objective.gradient_error(weights) < 1e-7
-
-
-def test_blocks_of_rows_and_groups_of_columns_give_the_whole_gradient(rng, monkeypatch):
-    objective = problem("softmax", 3, rng, n=777, m=11)
-    weights = rng.normal(size=objective.shape)
-    scores = objective.rows @ weights.T
-    literal = losses.slopes(objective.loss, scores, objective.targets).T @ objective.rows
-    for block in (1, 7, 256, 1000):
-        monkeypatch.setattr(objective_module, "BLOCK", block)
-        np.testing.assert_allclose(objective.gradient(weights), literal, atol=1e-11)
 
 
 def test_no_minimiser_lies_beyond_its_public_radius(rng):

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution as pld
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import binom, norm
 
@@ -232,13 +232,6 @@ def test_a_tenth_and_nine_tenths_are_exactly_one() -> None:
     assert epsilon_spent([PureEvent(0.1)] * 3, 0.0) == 0.3
 
 
-def test_enough_stops_early_but_never_lies() -> None:
-    events = [RepeatedEvent(PureEvent(0.1), 60)]
-    assert epsilon_spent(events, 1e-5, enough=6.0) == 6.0
-    assert epsilon_spent(events, 1e-5) < 5.0
-    assert epsilon_spent(events, 1e-5, enough=3.0) == epsilon_spent(events, 1e-5)
-
-
 # Entry level --------------------------------------------------------------------------------------
 
 
@@ -262,34 +255,7 @@ def test_entry_releases_of_different_bounds_do_not_compose() -> None:
     assert budget.events() == (far,)
 
 
-def test_entry_atoms_add_up() -> None:
-    reading = record_level_guarantee(EntryEvent(0.1, 1e-5), 784)
-    assert reading.atom_probability == pytest.approx(1 - (1 - 1e-5) ** 784)
-    assert reading.delta == pytest.approx(1 - (1 - reading.atom_probability) * (1 - 1e-5))
-    assert pld_delta({EntryEvent(0.1, 1e-3): 1}, 0.1) == pytest.approx(1e-3, rel=1e-3)
-
-
 # Calibration ------------------------------------------------------------------------------------
-
-
-def test_calibration_of_any_knob_from_either_side() -> None:
-    noise = calibrate(
-        lambda s: [RepeatedEvent(GaussianEvent(s), 100)],
-        epsilon=1.0,
-        delta=1e-5,
-        bracket=(1e4, 1e-3),
-    )
-    assert noise == pytest.approx(10 / mu_from_budget(1.0, 1e-5), rel=1e-5)
-    assert epsilon_spent([RepeatedEvent(GaussianEvent(noise), 100)], 1e-5) <= 1.0
-    rate = calibrate(
-        lambda e: [RepeatedEvent(LaplaceEvent(e), 50)],
-        epsilon=2.0,
-        delta=1e-6,
-        bracket=(1e-3, 50.0),
-        tolerance=1e-3,
-    )
-    assert 2.0 / 50 < rate < 2.0
-    assert epsilon_spent([RepeatedEvent(LaplaceEvent(rate), 50)], 1e-6) <= 2.0
 
 
 def test_calibration_refuses_what_cannot_be_kept() -> None:
@@ -476,20 +442,6 @@ def test_one_step_has_the_curve_of_its_densities(sigma: float, q: float) -> None
         literal = literal_delta(sigma, q, epsilon)
         found = curve(epsilon)
         assert literal - 1e-7 <= found <= literal * 1.02 + 1e-6
-
-
-def test_a_training_run_is_charged_as_dp_accounting_counts_it() -> None:
-    run = RepeatedEvent(SubsampledGaussianEvent(1.1, 256 / 60_000), 4690)
-    budget = Ledger().create("digits", epsilon=3.0, delta=1e-5, relation=ADD)
-    budget.charge(run)
-    accountant = PLDAccountant()
-    accountant.compose(
-        dp_event.PoissonSampledDpEvent(256 / 60_000, dp_event.GaussianDpEvent(1.1)), 4690
-    )
-    assert math.isclose(budget.spent(), accountant.get_epsilon(1e-5), rel_tol=1e-3)
-    renyi = RdpAccountant()
-    renyi.compose(to_dp_event(Guarantee(1.0, 1e-5, relation=ADD, events=(run,))))
-    assert budget.spent() < renyi.get_epsilon(1e-5) < 1.3 * budget.spent()
 
 
 def test_one_measure_for_both_directions_is_never_below() -> None:
