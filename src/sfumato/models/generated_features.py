@@ -17,7 +17,14 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
+from sfumato.core.arrays import (
+    Array,
+    is_accelerated,
+    is_foreign_array,
+    like,
+    namespace_of,
+    to_numpy,
+)
 from sfumato.core.constraints import Form, whole
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.models.image_features import ImageFeatures, unit_length
@@ -94,6 +101,7 @@ GRID = 2  # cells of an image a side, in which responses are averaged
 THRESHOLD = 1.0  # what a response must pass to count, and by which it is lessened
 FLAT = 0.016  # added to the variance of a patch: a flat one stays flat
 AT_A_TIME = 64  # filters, whose responses stay in the cache of a processor
+ACCELERATED = 2**21  # filters times images, whose responses fill a GPU
 
 
 @dataclass(eq=False, repr=False)
@@ -165,9 +173,11 @@ class RandomPatchFeatures(GeneratedFeatures):
         variance = xp.mean(patches * patches, axis=3, keepdims=True)
         patches = xp.reshape(patches / xp.sqrt(variance + FLAT), (n, down * across, -1))
         filters = like(colours, packaged("random_patches.npz")["filters"][: self.n_filters])
-        cells, parts = cells_of(GRID, down, across), []
-        for start in range(0, self.n_filters, AT_A_TIME):
-            some = xp.matrix_transpose(filters[start : start + AT_A_TIME, :])
+        cells, parts, size = cells_of(GRID, down, across), [], AT_A_TIME
+        if is_accelerated(colours):
+            size = max(size, ACCELERATED // n)
+        for start in range(0, self.n_filters, size):
+            some = xp.matrix_transpose(filters[start : start + size, :])
             responses = patches @ some  # image by image: the same bits anywhere
             responses = xp.reshape(responses, (n, down, across, -1))
             passed = [xp.clip(sign * responses - THRESHOLD, 0.0, None) for sign in (1.0, -1.0)]
