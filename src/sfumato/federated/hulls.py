@@ -135,23 +135,6 @@ class RemoteHulls:
         """
         return np.asarray(self.classes_[np.argmin(self.distances(X), axis=1)])
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Return the share of rows whose label is found.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        float
-            The share of labels that are right.
-        """
-        return float(np.mean(self.predict(X) == np.asarray(y)))
-
 
 @dataclass(frozen=True)
 class Round:

@@ -76,7 +76,7 @@ class Terms:
     colluding: int = 1
     table: TableBounds | None = None
 
-    def require(
+    def _require(
         self,
         party: str,
         *,
@@ -87,21 +87,7 @@ class Terms:
         delta: float = 0.0,
         entry_bound: float | None = None,
     ) -> None:
-        """Raise unless a task keeps the terms.
-
-        Parameters
-        ----------
-        party : str
-            Whose terms they are, for the message.
-        bounds : Bounds, TableBounds or None
-            Public bounds of the task.
-        unit, relation : str
-            What its releases would protect.
-        epsilon, delta : float
-            What they would cost.
-        entry_bound : float, optional
-            The largest protected change of an entry, if not any.
-        """
+        """Raise unless a task of these public facts keeps the terms of `party`."""
         agreed = (self.bounds, self.table)
         listed = bounds is not None and labels_of(bounds) != PUBLIC_LABELS
         is_covered = entry_bound is None or (
@@ -323,7 +309,7 @@ class Party:
         estimator = asked.settings["estimator"]
         if estimator.bounds is None or labels_of(estimator.bounds) is None:
             raise FederationError(f"{self.name} refuses: the labels must be listed in the bounds.")
-        self.terms.require(
+        self.terms._require(
             self.name,
             bounds=estimator.bounds,
             unit=estimator.unit,
@@ -366,7 +352,7 @@ class Party:
         """Refuse a task on other terms; nothing is paid."""
         most, delta = self.terms.max_epsilon, min(self.terms.max_delta, 0.5)
         relation = settings["relation"]
-        self.terms.require(
+        self.terms._require(
             self.name,
             bounds=settings["bounds"],
             unit=Unit.RECORD,

@@ -79,7 +79,9 @@ class PersonUnit:
         one = statistic.sensitivity(relation, 1, norm)
         if self.averages:
             moved = one if joined is None else joined  # [T1] a point of the hull of the terms
-            touched = statistic.touched(2 * self.rows, part=norm == "part")
+            touched = statistic.size  # numbers that rows of one or two persons can change
+            if statistic.n_parts is not None:
+                touched = 2 * self.rows * (1 if norm == "part" else statistic.n_parts)
             spread = math.sqrt(touched) if norm == 2 else touched
             return moved + 2 * spread * 2.0**-AVERAGE_BITS  # [T3] each neighbour rounded once
         away = statistic.sensitivity(Relation.ADD_OR_REMOVE_ONE, 1, norm)

@@ -104,8 +104,11 @@ class Float32Rows:
         return np.asarray(found * 2.0**-bits)
 
     def _gathered(self, counts: Doubles) -> Doubles:
-        digits = counts.astype(np.float32, order="C")
-        steps = self.longest * (2.0**SINGLE_BITS * _max_part(digits))
+        digits, in_part = counts.astype(np.float32, order="C"), 0.0
+        if digits.size:  # the largest length of the numbers of one score in a part, or a bit more
+            squares = np.add.reduceat(digits * digits, range(0, counts.shape[1], PART), axis=1)
+            in_part = math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
+        steps = self.longest * (2.0**SINGLE_BITS * in_part)
         (long,) = np.nonzero(steps > 2.0**MANTISSA)
         if len(long) > FEW * len(steps):
             return np.asarray(counts @ self.doubles())
@@ -129,14 +132,6 @@ class Float32Rows:
             products = np.matmul(left, right[:, :, columns])
             found[:, columns] += products.sum(axis=0, dtype=np.float64)
         return found
-
-
-def _max_part(counts: Singles) -> float:
-    """Return the largest length of the numbers of one score in a part, or a little more."""
-    if not counts.size:
-        return 0.0
-    squares = np.add.reduceat(counts * counts, range(0, counts.shape[1], PART), axis=1)
-    return math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
 
 
 class ScoreWeights:

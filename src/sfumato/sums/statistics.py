@@ -33,6 +33,8 @@ class Statistic(ABC):
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
     takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `Float32Rows`
     moved: ClassVar[tuple[float, float]]  # how far replacing one, and adding or removing one moves
+    # Parts of which a record adds 1 to one number each, where a statistic counts so.
+    n_parts: int | None = None
 
     @property
     @abstractmethod
@@ -89,21 +91,6 @@ class Statistic(ABC):
         """
         return self.moved[0 if relation is Relation.REPLACE_ONE else 1]
 
-    def term_total(self, relation: Relation) -> float:
-        """Largest distance of the exact sums of two neighbours, in the sum of magnitudes.
-
-        Parameters
-        ----------
-        relation : Relation
-            Which data sets count as neighbours.
-
-        Returns
-        -------
-        float
-            By default the Euclidean distance times the root of the size, which is never less.
-        """
-        return math.sqrt(self.size) * self.term_sensitivity(relation)
-
     def add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
         """Return the exact sum over rows that belong to persons, `size` rows each and side by side.
 
@@ -140,23 +127,6 @@ class Statistic(ABC):
         """
         return None
 
-    def touched(self, n_rows: int, *, part: bool = False) -> int:  # noqa: ARG002 - all of them
-        """Most numbers of the sum that `n_rows` records can change.
-
-        Parameters
-        ----------
-        n_rows : int
-            Records.
-        part : bool, default=False
-            Whether only one part of the statistic is asked for.
-
-        Returns
-        -------
-        int
-            By default all of them.
-        """
-        return self.size
-
     def rounding(self, max_rows: int) -> float:
         """Euclidean distance by which two sums can move apart as they become doubles.
 
@@ -189,10 +159,13 @@ class Statistic(ABC):
         float
             The distance.
         """
-        rounding = self.rounding(max_rows)
-        if norm != 2:  # a part moves no further than the whole
-            return self.term_total(Relation(relation)) + math.sqrt(self.size) * rounding
-        return self.term_sensitivity(Relation(relation)) + rounding
+        moved = self.term_sensitivity(Relation(relation)) + self.rounding(max_rows)
+        if norm == 2:
+            return moved
+        if self.n_parts is None:  # a part moves no further than the whole
+            return math.sqrt(self.size) * moved
+        one = 2.0 if Relation(relation) is Relation.REPLACE_ONE else 1.0
+        return one if norm == "part" else one * self.n_parts
 
 
 @dataclass(frozen=True)
@@ -451,28 +424,14 @@ class CountTables(Counts):
             part.reshape(shape) for part, shape in zip(np.split(sums, ends), shapes, strict=True)
         ]
 
+    @property
+    def n_parts(self) -> int:  # type: ignore[override]
+        """Tables."""
+        return len(self.tables)
+
     def term_sensitivity(self, relation: Relation) -> float:
         """√(2T) (replace) or √T (add or remove)."""
-        return math.sqrt(self.term_total(relation))
-
-    def term_total(self, relation: Relation) -> float:
-        """2T (replace) or T (add or remove)."""
-        return len(self.tables) * (2.0 if relation is Relation.REPLACE_ONE else 1.0)
-
-    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
-        """Return the distance of neighbours; one part is one table, which moves by 2 or 1.
-
-        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
-        max_rows: The public number of records, or a public bound on it.
-        norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one table.
-        """
-        if norm == "part":
-            return self.term_total(Relation(relation)) / len(self.tables)
-        return super().sensitivity(relation, max_rows, norm)
-
-    def touched(self, n_rows: int, *, part: bool = False) -> int:
-        """One cell of each table per record; one part is one table."""
-        return n_rows * (1 if part else len(self.tables))
+        return math.sqrt(self.n_parts * (2.0 if relation is Relation.REPLACE_ONE else 1.0))
 
 
 # Places -----------------------------------------------------------------------------------------
@@ -515,15 +474,10 @@ class PlaceCounts(Counts):
         """√(2k) (replace) or √k (add or remove) for k columns."""
         return math.sqrt(len(self.columns) * (2.0 if relation is Relation.REPLACE_ONE else 1.0))
 
-    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
-        """Return the distance of neighbours; one part is one column, which moves by 2 or 1."""
-        if norm == "part":
-            return 2.0 if Relation(relation) is Relation.REPLACE_ONE else 1.0
-        return super().sensitivity(relation, max_rows, norm)
-
-    def touched(self, n_rows: int, *, part: bool = False) -> int:
-        """One cell of each column per record; one part is one column."""
-        return n_rows * (1 if part else len(self.columns))
+    @property
+    def n_parts(self) -> int:  # type: ignore[override]
+        """Columns."""
+        return len(self.columns)
 
 
 @dataclass(frozen=True)
