@@ -54,11 +54,8 @@ from sfumato.sums.maps import (
     Projected,
 )
 from sfumato.sums.statistics import (
-    FAN_OUT,
     CountTables,
     Parts,
-    PlaceCounts,
-    PlaceTree,
 )
 from sfumato.synthetic.cells import ColumnCells, TableCells
 
@@ -561,41 +558,7 @@ def test_an_additive_model_over_tables_of_parties(trust: str, tmp_path: Path, no
     assert list(model.feature_names_in_) == ["age", "town", "income"]
 
 
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_a_label_tree_over_tables_of_parties(trust: str, tmp_path: Path, noise: None) -> None:
-    records = table_federation(tmp_path, trust)
-    model = Fabricator(epsilon=20.0, delta=1e-5, bounds=TABLE_BOUNDS, random_state=0).fit(records)
-    assert model.method_ == "tree"
-    made, labels = model.fabricate(4000)
-    ages = made.to_pandas()["age"]
-    assert abs(ages.median() - TABLE["age"].median()) < 4
-    assert abs((labels == "yes").mean() - (TABLE["ill"] == "yes").mean()) < 0.05
-    assert [each.statistic for each in records.rounds][:3] == [
-        "PlaceTree",
-        "CountTables",
-        "CountTables",
-    ]
-
-
 # Cuts by noisy counts -----------------------------------------------------------------------------
-
-
-def test_counts_of_groups_add_up_and_attain_their_sensitivity() -> None:
-    rows = np.random.RandomState(0).uniform(size=(40, 2))
-    rows[3, 1] = np.nan
-    codes = np.zeros(40, dtype=np.intp)
-    tree = PlaceTree((0, 1))
-    nodes = tree.add_up(rows, codes)
-    cells = PlaceCounts((0, 1)).add_up(rows, codes)
-    assert nodes.shape == tree.shape
-    np.testing.assert_array_equal(nodes[:, FAN_OUT + FAN_OUT**2 :][:, : cells.shape[1]], cells)
-    assert nodes[0, :FAN_OUT].sum() == 40
-    assert nodes[1, :FAN_OUT].sum() == 39
-    far = np.array([[0.0, 0.0]]), np.array([[1.0, 1.0]])
-    one, other = (tree.add_up(each, codes[:1]) for each in far)
-    replaced, added = (tree.term_sensitivity(each) for each in Relation)
-    assert np.linalg.norm(one - other) == pytest.approx(replaced, rel=1e-12)
-    assert np.linalg.norm(one) == pytest.approx(added, rel=1e-12)
 
 
 # Requests that a party refuses --------------------------------------------------------------------

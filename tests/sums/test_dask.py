@@ -14,12 +14,9 @@ import pandas as pd
 import pytest
 
 from sfumato import (
-    Bounds,
     Ledger,
-    PrivateGaussianClassifier,
     PrivateLinearClassifier,
 )
-from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
 from tests.cli.running import done
 from tests.sums.sources import in_parts, messy_table, same_bits, table_bounds
@@ -27,7 +24,6 @@ from tests.sums.test_partitions import ESTIMATORS, PERSONS
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
 dd = pytest.importorskip("dask.dataframe")
-da = pytest.importorskip("dask.array")
 delayed = pytest.importorskip("dask").delayed
 pytestmark = pytest.mark.xdist_group("dask")
 # `make test` runs a cluster of processes, moments on it, and a worker that is killed; the others
@@ -93,25 +89,6 @@ def test_persons_are_moved_to_one_partition(client: Any, table: pd.DataFrame) ->
         bounds=bounds, unit="person", delta=1e-5, n_steps=2
     )
     same_bits(make, table, {"persons": _frame(table, 3)})
-
-
-@more
-def test_arrays(client: Any) -> None:
-    assert client.status == "running"
-    rows = np.random.default_rng(0).uniform(size=(500, 4))
-    labels = (rows[:, 0] > 0.5).astype(int)
-    make = lambda: PrivateGaussianClassifier(  # noqa: E731
-        bounds=Bounds(norm=2.0, labels=[0, 1]), delta=1e-5
-    )
-    with taped() as tape:
-        first = make().fit(rows, labels)
-    with taped(playback=tape):
-        other = make().fit(
-            da.from_array(rows, chunks=(130, 3)), da.from_array(labels, chunks=(77,))
-        )
-    np.testing.assert_array_equal(first.means_, other.means_)
-    with pytest.raises(InvalidInputError, match="inconsistent"):
-        make().fit(da.from_array(rows, chunks=100), da.from_array(labels[:99], chunks=33))
 
 
 # On the command line ---------------------------------------------------------------------------

@@ -16,9 +16,6 @@ import numpy as np
 import pandas as pd
 import polars
 import polars as pl
-import pyarrow as pa
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
 
 import sfumato
@@ -176,23 +173,6 @@ def test_plain_bounds_take_named_columns(table: pd.DataFrame, sources: dict[str,
         model = make().fit(relation, "bought")
     np.testing.assert_array_equal(played.releases[0].statistic, tape.releases[0].statistic)
     assert list(model.feature_names_in_) == ["age", "income"]
-
-
-def test_batches_may_be_arrays() -> None:
-    rows = np.random.default_rng(0).uniform(size=(400, 3))
-    labels = (rows[:, 0] > 0.5).astype(int)
-    parts = LocalParts(
-        [lambda a=a, b=b: [(rows[a:b], labels[a:b], None)] for a, b in [(0, 7), (7, 7), (7, 400)]],
-        3,
-    )
-    make = lambda: PrivateLinearClassifier(  # noqa: E731
-        bounds=Bounds(norm=2.0, labels=[0, 1]), n_steps=3, delta=1e-5
-    )
-    with taped() as tape:
-        first = make().fit(rows, labels)
-    with taped(playback=tape):
-        other = make().fit(parts)
-    np.testing.assert_array_equal(first.coef_, other.coef_)
 
 
 def test_text_needs_declared_types(sources: dict[str, Any]) -> None:
@@ -403,32 +383,6 @@ def test_errors_of_queries_quote_no_cell(table: pd.DataFrame) -> None:
         assert "secret" not in str(error.value)
 
 
-LISTS = pa.table({"c": [[1.0]] * 20, "y": ["a"] * 20})
-
-
-@pytest.mark.parametrize("source", ["parquet", "feather", "folder", "url", "DuckDB", "polars"])
-def test_a_column_of_a_type_that_cannot_be_read_costs_nothing(source: str, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    pyarrow.parquet.write_table(LISTS, tmp_path / "folder" / "rows.parquet")
-    pyarrow.feather.write_feather(LISTS, tmp_path / "rows.feather")
-    table: dict[str, Any] = {
-        "parquet": tmp_path / "folder" / "rows.parquet",
-        "feather": tmp_path / "rows.feather",
-        "folder": tmp_path / "folder",
-        "url": (tmp_path / "folder" / "rows.parquet").as_uri(),
-        "DuckDB": duckdb.from_arrow(LISTS),
-        "polars": polars.from_arrow(LISTS).lazy(),
-    }
-    bounds = TableBounds.from_dict({"c": (0, 1), "y": ["a", "b"]}, target="y")
-    paid = Ledger().create("rows", epsilon=9.0, delta=1e-3, relation="add_or_remove_one")
-    model = PrivateMoments(
-        epsilon=1.0, delta=1e-5, bounds=bounds, relation="add_or_remove_one", ledger=paid
-    )
-    with pytest.raises(InvalidInputError, match=r"type .*list.* cannot be read as double"):
-        model.fit(table[source])
-    assert paid.statement().charges == 0
-
-
 TEXT_BOUNDS = TableBounds.from_dict(
     {
         "age": {"lower": 0, "upper": 100, "missing": True},
@@ -441,7 +395,6 @@ LINES = [f"{20 + place},{'mf'[place % 2]},{'ab'[place % 3 == 0]}" for place in r
 ODD = ["44,m,a,9,9", "44", "", '"44,m,a', "\x00,\x00,\x00", "44,m", "x" * 5000]
 RECORDS = [f'{{"age": {20 + place}, "sex": "m", "y": "a"}}' for place in range(60)]
 ODD_RECORDS = ["", "{", "[]", "{}", '{"age": 44, "more": {"x": [1]}}', '{"age": "44", "y": 3}']
-WIDE = "{" + ", ".join(f'"k{place}": 1' for place in range(30_000)) + "}"
 
 
 def fitted(path: Path | str) -> PrivateLinearClassifier:
@@ -458,16 +411,6 @@ def test_a_line_of_text(tmp_path: Path, odd: str, place: int) -> None:
     (tmp_path / "one.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "two.csv").write_text("\n".join(["age,sex,y", *LINES]) + "\n")
     for path in (tmp_path / "one.csv", tmp_path / "*.csv", tmp_path):
-        assert fitted(path).coef_.size
-
-
-@pytest.mark.parametrize("place", [0, 30])
-@pytest.mark.parametrize("odd", [*ODD_RECORDS, WIDE], ids=range(len(ODD_RECORDS) + 1))
-def test_a_line_of_json(tmp_path: Path, odd: str, place: int) -> None:
-    lines = [*RECORDS[:place], odd, *RECORDS[place:]]
-    (tmp_path / "one.jsonl").write_text("\n".join(lines) + "\n")
-    (tmp_path / "two.jsonl").write_text("\n".join(RECORDS) + "\n")
-    for path in (tmp_path / "one.jsonl", tmp_path / "*.jsonl"):
         assert fitted(path).coef_.size
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -323,33 +322,6 @@ def test_a_double_too_long_is_no_id_however_many_there_are(n_long: int) -> None:
         assert [any(bytes(each)) for each in person_digests(column)] == [c >= 0 for c in expected]
 
 
-def times_as_ids(ticks: list[int | None]) -> list[object]:
-    """Columns of dates and times, the same ones with and without a missing one."""
-    kinds = (pa.date32(), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s"))
-    whole = [pa.array(ticks, "int64")]
-    columns = [whole[0].cast("int32").cast(kinds[0]), *(whole[0].cast(kind) for kind in kinds[1:])]
-    columns += [whole[0].cast(pa.duration("ns")), whole[0].cast(pa.time64("ns"))]
-    days = pd.Series(pd.Categorical(columns[0].to_pandas()))
-    return [*columns, *map(pl.Series, columns), pd.Series(columns[1].to_pandas()), days]
-
-
-def test_a_missing_date_changes_nobody_else() -> None:
-    """Libraries write times in another form beside a missing one; batches have them or not."""
-    for whole, odd in zip(
-        times_as_ids([1, 2, 900, 1]), times_as_ids([1, 2, 900, 1, None]), strict=True
-    ):
-        assert person_codes(whole).tolist() == person_codes(odd).tolist()[:4], whole
-        assert person_digests(whole).tolist() == person_digests(odd).tolist()[:4], whole
-        assert not any(bytes(person_digests(odd)[4]))
-    exact = pa.array([1, 2], pa.timestamp("ns"))
-    for column in (exact, exact.to_numpy(), exact.to_pylist(), exact.to_pandas()):
-        assert person_codes(column).tolist() == [0, 1]
-    one_day = [date(2020, 1, 1), np.datetime64("2020-01-01T00:00:00.000"), datetime(2020, 1, 1)]
-    assert person_codes(one_day).tolist() == [0, 0, 0]
-    far = pa.array([2**60, None, 2**60], "int64").cast(pa.timestamp("s"))  # beyond any calendar
-    assert person_codes(far).tolist() == [0, -1, 0]
-
-
 ODD_IDS: list[object] = [
     *(7, 7.0, "7", "7.0", "07", True, 2**53, 2**53 + 1, 2**63, 2**64, -(2**63), 10**5000),
     *("", None, float("nan"), float("inf"), " 7 ", b"7", b"\xff", Decimal(7), Decimal("7.5"), 7.5),
@@ -383,23 +355,6 @@ def test_whether_two_ids_are_one_person_depends_on_these_two_alone() -> None:
     assert person_codes(np.array([-128, 127] * 100, dtype=np.int8))[:2].tolist() == [0, 255]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_odd_columns_of_ids(way: str) -> None:
-    """One ID for all, none at all, and a person with very many rows."""
-    unit = PersonUnit(4, way)
-    rows, codes = some_rows(1000, 3)
-    one = summed(rows, codes, np.zeros(1000), unit, ClassCounts(CLASSES))
-    assert one.sum() == (1 if way == "average" else 4)
-    none = summed(rows, codes, [None] * 1000, unit, ClassCounts(CLASSES))
-    assert not none.any()
-    with pytest.raises(InvalidInputError, match="no records"):
-        ArrayRecords.of_persons(
-            rows, codes, groups=[None] * 1000, unit=unit, relation="replace_one"
-        )
-    with pytest.raises(InvalidInputError, match="inconsistent"):
-        ArrayRecords.of_persons(rows, codes, groups=[1], unit=unit, relation="replace_one")
-
-
 def test_what_is_declared_about_persons() -> None:
     for wrong in (0, 2.5, True, 10**6):
         with pytest.raises(InvalidInputError, match="person_rows"):
@@ -408,15 +363,6 @@ def test_what_is_declared_about_persons() -> None:
         Bounds(norm=1.0, per_person="median")
     with pytest.raises(MissingBoundsError):
         Bounds(person_rows=3)
-
-
-@pytest.mark.parametrize("rows", [1, 4, 9])
-def test_the_usual_joint_bound_is_that_of_orthogonal_terms(rows: int) -> None:
-    """k terms of length 3: √k times as long in sum, and 1/√k times in the mean."""
-    assert PerPersonClip.usual(None, 3.0) is None
-    for way, length in (("sum", 3.0 * math.sqrt(rows)), ("average", 3.0 / math.sqrt(rows))):
-        joined = PerPersonClip.usual(PersonUnit(rows, way), 3.0)
-        assert joined is None if rows == 1 else joined.bound == pytest.approx(length)
 
 
 @pytest.mark.parametrize("relation", [Relation.REPLACE_ONE, Relation.ADD_OR_REMOVE_ONE])

@@ -17,13 +17,12 @@ from sfumato.sums import (
     BatchRecords,
     ClassCounts,
     SecondMoment,
-    singles,
     singles as disk_module,
 )
 from sfumato.sums.gradients import GradientSum, coarse_bits, loss_named
 from sfumato.sums.grid import ROW_BITS, revealed, truncate_to_grid
 from sfumato.sums.maps import IntoUnitBall, LinearRows
-from sfumato.sums.singles import MANTISSA, PART, SINGLE_BITS, Float32Rows, RowsOnDisk, ScoreWeights
+from sfumato.sums.singles import PART, SINGLE_BITS, Float32Rows, RowsOnDisk, ScoreWeights
 
 ROWS_UP_TO = 2 * PART + 60  # whole parts and a rest
 
@@ -154,39 +153,6 @@ def steps(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 # HOG and scattering features of MNIST, and so wide that only the fewest rows go together.
-@pytest.mark.parametrize(
-    ("n_rows", "width", "n_scores"), [(3 * PART + 60, 1296, 10), (410, 3969, 10), (61, 40_000, 4)]
-)
-@pytest.mark.parametrize("kind", ["any", "one sign"])
-def test_products_of_wide_rows_are_those_of_whole_numbers(n_rows, width, n_scores, kind, rng):
-    together = max(singles.MIN_TOGETHER, singles.SMALL_PRODUCT // (width * n_scores))
-    assert together < n_rows  # several products and a rest
-    assert n_rows % together
-    rows = some_rows(rng, n_rows, width, kind)
-    held = Float32Rows.of(rows)
-    raw = 30 * rng.normal(size=(n_scores, width)) / np.sqrt(width)
-    raw[0] = 50 * rows[0]  # as large as a score can be
-    weights = ScoreWeights(raw)
-    bits = MANTISSA - SINGLE_BITS - 6  # 2**6 is above the longest
-    exact = steps(rows, SINGLE_BITS) @ steps(weights.rounded, bits).T
-    assert np.abs(exact).max() > 2**22  # near to what single precision holds
-    assert np.array_equal(steps(held.scores(weights), SINGLE_BITS + bits), exact)
-    for slope_bits, largest in ((12, 0.1), (12, 1.9), (ROW_BITS, 0.1)):
-        slopes = truncate_to_grid(rng.uniform(largest / 2, largest, (n_rows, n_scores)), slope_bits)
-        exact = steps(slopes, slope_bits).T @ steps(rows, SINGLE_BITS)
-        found = held.gathered(slopes, slope_bits)
-        assert np.array_equal(steps(found, slope_bits + SINGLE_BITS), exact)
-
-
-def test_scores_of_wide_rows_on_a_finer_grid_are_rounded(monkeypatch, rng):
-    """Without the coarse grid of weights the sums of the test above would be wrong."""
-    monkeypatch.setattr(singles, "MANTISSA", 30)
-    rows = some_rows(rng, 100, 1296, "one sign")
-    weights = ScoreWeights(50 * rows[:10])
-    bits = 30 - SINGLE_BITS - 6
-    exact = steps(rows, SINGLE_BITS) @ steps(weights.rounded, bits).T
-    found = Float32Rows.of(rows).scores(weights) * 2.0 ** (SINGLE_BITS + bits)
-    assert not np.array_equal(found, exact)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -241,13 +207,6 @@ def test_one_row_moves_the_sum_in_singles_by_its_own_exact_term(rng):
         assert 0 < np.linalg.norm(term) <= 0.1
 
 
-def test_parts_hold_the_rows_that_lengths_were_taken_of():
-    rows = np.zeros((2 * PART, 1))
-    rows[:PART] = 0.5
-    assert Float32Rows.of(rows).longest[0] == pytest.approx(0.5 * PART**0.5)
-    assert singles.PART**0.5 == 16
-
-
 N_ROWS, WIDTH = 3000, 40
 
 
@@ -300,25 +259,3 @@ def test_memory_disk_and_passes_give_the_same_bits(
 
     monkeypatch.setattr(RowsOnDisk, "held", full)
     assert np.array_equal(weights(X, y), in_memory)
-
-
-def test_a_block_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_module, "fits_in_memory", lambda _: False)
-    rng = np.random.default_rng(1)
-    blocks = [Float32Rows.of(np.rint(rng.uniform(-1, 1, (n, 3)) * 99) / 4096) for n in (5, 0, 700)]
-    with RowsOnDisk() as disk:
-        back = [disk.held(block) for block in blocks]
-    for block, found in zip(blocks, back, strict=True):
-        np.testing.assert_array_equal(found.rows, block.rows)
-        np.testing.assert_array_equal(found.longest, block.longest)
-
-
-def test_most_rows_go_to_disk_where_little_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept in memory is at most as much as the rule allows."""
-    records = ArrayRecords(np.zeros((40_000, 64)), relation="replace_one")
-    sizes = [block.rows.nbytes for block, _, _ in records.cache_float32()._blocks()]
-    assert len(sizes) > 2
-    most = sizes[0] + sizes[1]
-    monkeypatch.setattr(disk_module, "fits_in_memory", lambda n: n <= most)
-    kept = [block.rows for block, _, _ in records.cache_float32()._blocks()]
-    assert [isinstance(rows, np.memmap) for rows in kept] == [False] * 2 + [True] * (len(kept) - 2)

@@ -42,7 +42,6 @@ from sfumato.sums.grid import (
 from sfumato.sums.maps import Centred, IntoUnitBall, exact_projection
 from sfumato.sums.partitions import Partitions, Task, open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
-from sfumato.sums.singles import SINGLE_BITS, Float32Rows
 from sfumato.sums.statistics import Parts
 from sfumato.tables.bounds import Bounds
 from tests.sums.sources import messy_table
@@ -202,13 +201,6 @@ def test_records_that_change_between_passes_are_refused_before_noise() -> None:
     assert len(receipt.unused()) == 1
 
 
-def test_an_empty_set_of_records_is_a_neighbour_like_any_other() -> None:
-    nothing = ArrayRecords(np.empty((0, WIDTH)), relation="add_or_remove_one")
-    for statistic in STATISTICS:
-        assert not revealed(nothing._sum(statistic)).any()
-    assert nothing.cache().width == WIDTH
-
-
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(
     "statistic",
@@ -303,17 +295,6 @@ def test_a_projection_is_the_product_of_whole_numbers(width: int, rng: Any) -> N
     other = exact_projection(np.vstack([rows[::-1], rows]), basis)  # another place and number
     assert np.array_equal(other[9:], found)
     assert np.array_equal(other[:9][::-1], found)
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_products_within_a_person_are_those_of_whole_numbers(size: int, rng: Any) -> None:
-    rows = truncate_to_grid(in_ball(rng.standard_normal((6 * size, 250))), SINGLE_BITS)
-    rows[:size] = truncate_to_grid(in_ball(np.ones((size, 250))), SINGLE_BITS)
-    found = Float32Rows.of(rows).person_products(size)
-    apart = steps_of(rows, SINGLE_BITS).reshape(6, size, 250)
-    for person in range(6):
-        wanted = apart[person] @ apart[person].T
-        assert np.array_equal(steps_of(found[person], 2 * SINGLE_BITS), wanted)
 
 
 LARGEST = 2**37 - 1  # of a term, in units of the quantum: just below 2
