@@ -16,9 +16,9 @@ from sfumato.papers.cdmma.digits import (
     TABLE_1,
     TABLE_1_WITHIN,
     TABLE_2,
+    TABLE_2_DEVIATION,
     TABLE_3,
     TABLE_3_WITHIN,
-    table_2_within,
 )
 from sfumato.papers.cdmma.office import NOT_JUDGED, PRINTED, REMARKS as OFFICE_REMARKS
 
@@ -115,7 +115,7 @@ def table_2() -> Recorded | None:
                 TABLE_2[epsilon],
                 mean.get(paper),
                 mean.get(strict),
-                table_2_within(epsilon),
+                2 * TABLE_2_DEVIATION[epsilon],
                 "higher",
             )
             for epsilon, (what, paper, strict) in settings.items()

@@ -144,20 +144,6 @@ def test_mapping_learns_a_curve_and_centring_forgives_an_offset(rng: np.random.G
     assert model.set_params(center=False).fit(x, y + 100).score(x, y + 100) < plain - 0.3
 
 
-def test_wide_autoencoder_keeps_the_nearest_output(digits: Digits) -> None:
-    rows = digits[0]
-    model = WideMembershipAutoencoder(5, n_layers=2, branch_size=200, random_state=0).fit(rows)
-    assert len(model.branches_) == 4
-    away = np.sum((rows - model.transform(rows)) ** 2, axis=1)
-    np.testing.assert_allclose(model.errors(rows), away, rtol=1e-9)
-    single = []
-    for branch in model.branches_:
-        alone = WideMembershipAutoencoder().set_params(**model.get_params())
-        alone.branches_, alone.n_features_in_ = [branch], 64
-        single.append(alone.errors(rows))
-    np.testing.assert_allclose(model.errors(rows), np.min(single, axis=0), rtol=1e-9)
-
-
 def test_classifier_gives_the_class_with_the_least_error(
     digits: Digits,
 ) -> None:

@@ -21,12 +21,8 @@ from sfumato.exceptions import BudgetExceededError, InvalidInputError, Unsupport
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms.base import taped
 from sfumato.models.transfer import (
-    adapted,
-    coordinates_of,
     fit_autoencoders,
     improve_labels,
-    left_out_accuracy,
-    log_joint,
 )
 from sfumato.papers.cdmma.systems import from_noisy_rows
 from sfumato.privacy import compose
@@ -412,20 +408,6 @@ def test_the_variance_of_the_noise_is_taken_off(rng: np.random.Generator) -> Non
     assert ignored["radius"] > 1.01 * noisy["radius"]
 
 
-def test_moved_gaussians_follow_a_shift(rng: np.random.Generator) -> None:
-    rows, codes = mixture(rng)
-    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
-    target, labels = mixture(rng)
-    target = target + 1.2 * np.random.default_rng(3).normal(size=(N_CLASSES, WIDTH))[labels]
-    u = coordinates_of(source, target)
-    before = np.mean(log_joint(source, u).argmax(axis=1) == labels)
-    nobody = np.zeros((len(u), N_CLASSES))
-    moved = adapted(u, log_joint(source, u), nobody, source["covariances"])
-    after = np.mean(log_joint(moved, u).argmax(axis=1) == labels)
-    assert after > before + 0.02
-    assert after > 0.85
-
-
 def rounds(
     schedule: tuple[int, ...], cross_fit: bool, *data: Any, ratio: float, kappa: float
 ) -> np.ndarray:
@@ -452,20 +434,3 @@ def test_a_cross_fitted_label_does_not_see_its_own_row(rng: np.random.Generator)
             moved[cross_fit] += found[0] != found[1]
     assert moved[True] == 0
     assert moved[False] >= 5
-
-
-def test_left_out_accuracy_by_hand(rng: np.random.Generator) -> None:
-    rows, codes = mixture(rng, 60)
-    known = known_rows(codes, 3)
-    labelled = np.nonzero(known.any(axis=1))[0]
-    right = []
-    for row in labelled:
-        others = [i for i in labelled if i != row]
-        means = [
-            np.mean([rows[i] for i in others if codes[i] == code], axis=0)
-            for code in range(N_CLASSES)
-        ]
-        away = [np.sum((rows[row] - mean) ** 2) for mean in means]
-        right.append(int(np.argmin(away)) == codes[row])
-    assert left_out_accuracy(rows, known) == pytest.approx(np.mean(right))
-    assert left_out_accuracy(rows, known_rows(codes, 1)) == 0.0

@@ -83,7 +83,20 @@ def entries_of(paper: str) -> list[Entry]:
     list of Entry
         What can be run.
     """
-    return [entry for name in papers_named(paper) for entry in _entries(name)]
+    found = []
+    for name in papers_named(paper):  # from the modules of its folder, heavy to import
+        folder = name.replace("-", "_")
+        here = iter_modules([str(Path(__file__).parent / folder)])
+        modules = [import_module(f"sfumato.papers.{folder}.{each.name}") for each in here]
+        own = [entry for module in modules for entry in getattr(module, "ENTRIES", ())]
+        found += sorted(own, key=_place)
+    return found
+
+
+def _place(entry: Entry) -> tuple[bool, int, str]:
+    kind, _, number = entry.name.partition("-")
+    digits = "".join(c for c in number if c.isdigit())
+    return kind != "table", int(digits or 0), number
 
 
 def entry_of(paper: str, name: str) -> Entry:
@@ -124,18 +137,3 @@ def unrun_of(paper: str) -> list[Unrun]:
         Each with the nearest public data.
     """
     return [each for each in UNRUN if each.paper in papers_named(paper)]
-
-
-def _entries(paper: str) -> list[Entry]:
-    """Collect from the modules of the paper's folder; they are heavy to import."""
-    folder = paper.replace("-", "_")
-    here = iter_modules([str(Path(__file__).parent / folder)])
-    modules = [import_module(f"sfumato.papers.{folder}.{each.name}") for each in here]
-    found = [entry for module in modules for entry in getattr(module, "ENTRIES", ())]
-    return sorted(found, key=_place)
-
-
-def _place(entry: Entry) -> tuple[bool, int, str]:
-    kind, _, number = entry.name.partition("-")
-    digits = "".join(c for c in number if c.isdigit())
-    return kind != "table", int(digits or 0), number

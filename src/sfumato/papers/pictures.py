@@ -39,21 +39,16 @@ def draw_comparisons(figure: Any, rows: Sequence[Comparison]) -> None:
     tallest = max(4, *(len(panel) for panel in panels))
     figure.set_size_inches(2 + 5 * len(units), 1.4 + 0.26 * tallest)
     for axes, panel in zip(figure.subplots(1, len(units), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axes, panel)
-
-
-def _draw_panel(axes: Any, rows: Sequence[Comparison]) -> None:
-    for name, colour in COLOURS.items():
-        values = [getattr(row, name) for row in rows]
-        shown = [(value, i) for i, value in enumerate(values) if value is not None]
-        if shown:
-            x, y = zip(*shown, strict=True)
-            axes.plot(x, y, "o", color=colour, label=name, alpha=0.8)
-    axes.set_yticks(range(len(rows)), [row.what for row in rows], fontsize=8)
-    axes.invert_yaxis()
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_xlabel(rows[0].unit)
-    axes.legend(fontsize=8)
+        for name, colour in COLOURS.items():
+            values = [getattr(row, name) for row in panel]
+            shown = [(value, i) for i, value in enumerate(values) if value is not None]
+            if shown:
+                axes.plot(*zip(*shown, strict=True), "o", color=colour, label=name, alpha=0.8)
+        axes.set_yticks(range(len(panel)), [row.what for row in panel], fontsize=8)
+        axes.invert_yaxis()
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_xlabel(panel[0].unit)
+        axes.legend(fontsize=8)
 
 
 def draw_lines(

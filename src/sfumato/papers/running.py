@@ -8,7 +8,7 @@ import platform
 import time
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sfumato.exceptions import (
     RefutedGuaranteeWarning,
     UnprotectedScoreWarning,
 )
-from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
+from sfumato.papers.entry import Entry, Outcome, Setting, Verdict, verdict_of
 from sfumato.papers.pictures import can_draw, picture
 
 NO_PICTURE = "No picture: matplotlib is not installed; `pip install sfumato[plot]` brings it."
@@ -60,6 +60,10 @@ class Reproduction:
         dict
             Entry, setting, comparisons, claims, verdict, machine and versions.
         """
+        versions = {}
+        for package in PACKAGES:
+            with suppress(PackageNotFoundError):  # Sfumato itself may run from its sources
+                versions[package] = version(package)
         return {
             "paper": self.entry.paper,
             "entry": self.entry.name,
@@ -69,7 +73,9 @@ class Reproduction:
             "runs": self.setting.runs,
             "verdict": self.verdict,
             "broken": self.entry.broken,
-            "comparisons": [_row(each) for each in self.outcome.comparisons],
+            "comparisons": [
+                {**asdict(row), "agrees": row.agrees} for row in self.outcome.comparisons
+            ],
             "claims": dict(self.outcome.claims),
             "remarks": list(self.outcome.remarks),
             "seconds": round(self.seconds, 2),
@@ -80,7 +86,7 @@ class Reproduction:
             },
             "threads": os.environ.get("OMP_NUM_THREADS", "all"),
             "python": platform.python_version(),
-            "versions": _versions(),
+            "versions": versions,
             "series": dict(self.outcome.series),
         }
 
@@ -166,27 +172,6 @@ def processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor()
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):  # Sfumato itself may run from its sources
-            found[package] = version(package)
-    return found
-
-
-def _row(row: Comparison) -> dict[str, Any]:
-    return {
-        "what": row.what,
-        "printed": row.printed,
-        "paper": row.paper,
-        "strict": row.strict,
-        "within": row.within,
-        "better": row.better,
-        "unit": row.unit,
-        "agrees": row.agrees,
-    }
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +96,8 @@ def public_target() -> Iterator[None]:
 
 def mnist_to_mnist(setting: Setting) -> Transfer:
     """Test images are the target, the last ninth of them the rows to score on."""
-    split = _cropped(setting, images(setting))
+    split = images(setting)
+    split = split.first(600, 500) if setting.quick else split
     cut = len(split.y_test) // 2 if setting.quick else 9000
     ends = slice(None, cut), slice(cut, None)
     (target, y_target), (test, y_test) = ((split.X_test[e], split.y_test[e]) for e in ends)
@@ -105,28 +106,27 @@ def mnist_to_mnist(setting: Setting) -> Transfer:
 
 def mnist_to_usps(setting: Setting) -> Transfer:
     """Two sets with images of different sizes; quick: digits and digits of half the width."""
-    source, target = (_cropped(setting, images(setting, name)) for name in ("mnist", "usps"))
-    return _across(source, _narrow(target) if setting.quick else target)
+    return _across(setting, "mnist", "usps")
 
 
 def usps_to_mnist(setting: Setting) -> Transfer:
     """The other way round."""
-    source, target = (_cropped(setting, images(setting, name)) for name in ("usps", "mnist"))
-    return _across(_narrow(source) if setting.quick else source, target)
+    return _across(setting, "usps", "mnist")
 
 
-def _cropped(setting: Setting, split: Split) -> Split:
-    return split.first(600, 500) if setting.quick else split
-
-
-def _across(source: Split, target: Split) -> Transfer:
+def _across(setting: Setting, *names: str) -> Transfer:
+    splits = []
+    for name in names:
+        split = images(setting, name)
+        if setting.quick:
+            split = split.first(600, 500)
+            if name == "usps":  # images of 8 x 8 as 8 x 4: pairs of neighbours averaged
+                both = split.X, split.X_test
+                X, X_test = (rows.reshape(len(rows), -1, 2).mean(axis=2) for rows in both)
+                split = Split(X, split.y, X_test, split.y_test)
+        splits.append(split)
+    source, target = splits
     return Transfer(source.X, source.y, target.X, target.y, target.X_test, target.y_test)
-
-
-def _narrow(split: Split) -> Split:
-    """Images of 8 x 8 as 8 x 4: pairs of neighbours averaged."""
-    X, X_test = (rows.reshape(len(rows), -1, 2).mean(axis=2) for rows in (split.X, split.X_test))
-    return Split(X, split.y, X_test, split.y_test)
 
 
 # Tables ------------------------------------------------------------------------------------------
@@ -153,11 +153,6 @@ def table_1(setting: Setting) -> Outcome:
     )
 
 
-def table_2_within(epsilon: float) -> float:
-    """Two of the deviations that the paper prints beside its means."""
-    return 2 * TABLE_2_DEVIATION[epsilon]
-
-
 def table_2(setting: Setting) -> Outcome:
     """MNIST to USPS, ten labels per class, three budgets."""
     transfer, rows = mnist_to_usps(setting), []
@@ -165,7 +160,9 @@ def table_2(setting: Setting) -> Outcome:
         strict = accuracies(EntryTransfer, transfer, [10], setting, epsilon=epsilon, **CUBE)[10]
         paper = accuracies(PrintedTransfer, transfer, [10], setting, epsilon=epsilon, **CUBE)[10]
         what = f"epsilon {epsilon:g}, a pixel" if math.isfinite(epsilon) else "no noise"
-        rows.append(Comparison(what, printed, paper, strict, table_2_within(epsilon), "higher"))
+        rows.append(
+            Comparison(what, printed, paper, strict, 2 * TABLE_2_DEVIATION[epsilon], "higher")
+        )
     record = accuracies(
         PrivateTransferClassifier, transfer.in_unit_ball(), [10], setting, epsilon=1.0, **RECORD
     )[10]
@@ -216,20 +213,19 @@ BROKEN = (
 )
 
 
-def _entry(number: int, title: str, run: Callable[[Setting], Outcome], minutes: str) -> Entry:
-    return Entry(
+ENTRIES = tuple(
+    Entry(
         "cdmma",
         f"table-{number}",
-        title,
+        f"Transfer from {title}",
         run,
         broken=BROKEN,
         data="MNIST and USPS; quick: the 8 x 8 digits, for USPS with half as many columns",
-        minutes=minutes,
+        minutes=f"about {minutes}, one core",
     )
-
-
-ENTRIES = (
-    _entry(1, "Transfer from MNIST to MNIST, ten labels per class", table_1, "about 15, one core"),
-    _entry(2, "Transfer from MNIST to USPS, ten labels per class", table_2, "about 25, one core"),
-    _entry(3, "Transfer from USPS to MNIST, 100 to 500 labels", table_3, "about 60, one core"),
+    for number, title, run, minutes in (
+        (1, "MNIST to MNIST, ten labels per class", table_1, 15),
+        (2, "MNIST to USPS, ten labels per class", table_2, 25),
+        (3, "USPS to MNIST, 100 to 500 labels", table_3, 60),
+    )
 )
