@@ -27,7 +27,9 @@ class Honest(PrivatePCA):
     noise_share = 1.0
 
     def fit(self, X: Any, y: object = None) -> Self:
-        bounds = self.missing(X) if self.bounds is None else self._check_request().row_bounds
+        bounds = (
+            self.missing(X) if self.bounds is None else self._check_request().encoder.row_bounds()
+        )
         rows = np.asarray(X) if self.bounds is None else self._check_rows(X)
         units = IntoUnitBall(bounds, rows.shape[1])(rows)
         mechanism = GaussianMechanism.calibrate(
@@ -45,7 +47,7 @@ class Honest(PrivatePCA):
         return self
 
     def missing(self, X: Any) -> Bounds:
-        return self._check_request().row_bounds
+        return self._check_request().encoder.row_bounds()
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> np.ndarray:
         return self._reader.rows(self._checked_rows(X, reset=reset))
@@ -54,7 +56,7 @@ class Honest(PrivatePCA):
         return self._charge(mechanism)
 
     def _charge(self, mechanism: Any) -> Any:
-        return self._budget().pay(mechanism.event())
+        return self._budget().charge(mechanism.event())
 
     def _guarantee(self, receipt: Any) -> Any:
         return replace(self._budget(), receipt=receipt).guarantee()

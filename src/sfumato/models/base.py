@@ -154,11 +154,6 @@ class Reader:
         """The public encoding of records."""
         return TableEncoder(self.bounds, scaled=self.scaled)
 
-    @cached_property
-    def row_bounds(self) -> Bounds:
-        """Public bounds of encoded records."""
-        return self.encoder.row_bounds()
-
     @property
     def n_columns(self) -> int | None:
         """Numbers of a record in an array, where the bounds tell."""
@@ -294,7 +289,7 @@ class PrivateEstimator(BaseEstimator):
     @property
     def row_bounds(self) -> Bounds:
         """Public bounds of the rows that records become: see `TableEncoder`."""
-        return self._reader.row_bounds
+        return self._reader.encoder.row_bounds()
 
     @property
     def array_bounds(self) -> Bounds:
@@ -423,7 +418,7 @@ class PrivateEstimator(BaseEstimator):
                 "ArrayRecords.of_persons(..., group_by_person=True)."
             )
         if self.in_unit_ball and not self.reads_cells and target is None:
-            records = records.mapped(IntoUnitBall(reader.row_bounds, records.width))
+            records = records.mapped(IntoUnitBall(reader.encoder.row_bounds(), records.width))
         elif not self.reads_cells:
             self.array_bounds.box(self.n_features_in_)  # refused before anything is charged
         number = records.public_persons if is_person else records.public_rows

@@ -130,18 +130,41 @@ class Budget:
         self.releases.append(release)
         return release
 
-    def charge(self) -> None:
-        """Calibrate every declared release, price them jointly and charge the ledger."""
-        events = self.calibrate()
+    def charge(self, *events: Any) -> Receipt:
+        """Charge events that cost no more than the budget; nothing is drawn yet.
+
+        By default those of the declared releases, which are calibrated and priced jointly.
+        """
+        events = events or self.calibrate()
         if getattr(self.records, "is_remote", False):
             n_passes = sum(r.count for r in self.releases)
             if n_passes > MANY_PASSES:
                 warnings.warn(
                     f"This fit asks the engine {n_passes} times for a sum over all parts. Fewer "
                     "'n_steps' ask it less often; models of moments ask it 1 to 4 times.",
-                    stacklevel=4,
+                    stacklevel=3,
                 )
-        self.pay(*events)
+        relation = self.records.relation
+        cost = epsilon_spent(events, self.delta, relation, enough=self.epsilon)
+        if cost > self.epsilon:
+            raise BudgetExceededError(
+                f"{self.owner} needs epsilon={cost:g}, but epsilon={self.epsilon:g} was given. "
+                "Nothing was charged.",
+                spent=0.0,
+                asked=cost,
+                left=self.epsilon,
+            )
+        paid = self.paid
+        covers = (
+            paid is not None
+            and (paid.events, paid.unit, paid.relation) == (events, Unit(self.unit), relation)
+            and paid.is_untouched
+            and paid.is_of_this_process
+        )
+        if paid is None or not covers:
+            paid = prepay(self.ledger, *events, unit=self.unit, relation=relation)
+        self.receipt = paid
+        return paid
 
     def calibrate(self) -> tuple[Any, ...]:
         """Choose the mechanism of every declared release; return what is to be paid."""
@@ -175,30 +198,6 @@ class Budget:
             getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
             events.append(r.event)
         return tuple(events)
-
-    def pay(self, *events: Any) -> Receipt:
-        """Charge events that cost no more than the budget; nothing is drawn yet."""
-        relation = self.records.relation
-        cost = epsilon_spent(events, self.delta, relation, enough=self.epsilon)
-        if cost > self.epsilon:
-            raise BudgetExceededError(
-                f"{self.owner} needs epsilon={cost:g}, but epsilon={self.epsilon:g} was given. "
-                "Nothing was charged.",
-                spent=0.0,
-                asked=cost,
-                left=self.epsilon,
-            )
-        paid = self.paid
-        covers = (
-            paid is not None
-            and (paid.events, paid.unit, paid.relation) == (events, Unit(self.unit), relation)
-            and paid.is_untouched
-            and paid.is_of_this_process
-        )
-        if paid is None or not covers:
-            paid = prepay(self.ledger, *events, unit=self.unit, relation=relation)
-        self.receipt = paid
-        return paid
 
     def draw(
         self,

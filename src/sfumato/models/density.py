@@ -286,7 +286,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 sensitivity=records.sensitivity(statistic), epsilon=epsilon, delta=self.delta
             )
         mechanism.for_size(statistic.size)
-        receipt = budget.pay(mechanism.event())  # [S3] charge, then draw
+        receipt = budget.charge(mechanism.event())  # [S3] charge, then draw
         counted = records.mapped(cells)  # [S1] cells of each row
         noisy = counted.release(statistic, mechanism, receipt)  # [S2] the only release
         counts = statistic.split(noisy)[0]
@@ -347,7 +347,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         )
         largest = max(self.n_fourier, MAX_COORDINATES)  # whatever the bandwidth will be
         mechanism.for_size(largest * n_classes)
-        receipt = budget.pay(*(m.event() for m in (*spreads, mechanism)))  # [D3] charge, then draw
+        receipt = budget.charge(*(m.event() for m in (*spreads, mechanism)))  # [D3] charge
         if buys:  # [D4] spreads
             chosen = private_spreads(rows, domain, spreads, receipt)
             self.bandwidth_ = normal_rule(chosen, len(rows), domain.width)

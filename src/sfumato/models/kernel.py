@@ -180,7 +180,7 @@ class PrivateKernelMachine(PrivateEstimator):
         mechanism = self.calibrate(exact)  # [K2] sensitivity with the gap in it
         mechanism.for_size(features.size * n_functions)  # refused before the charge
         machine = solve(mapped, regularization=strength, tolerance=gap, n_rows=n_rows)  # [K3]
-        receipt = budget.pay(mechanism.event())  # [K4] charge, then draw
+        receipt = budget.charge(mechanism.event())  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)
         self.regularization_, self.noise_std_ = strength, math.sqrt(mechanism.variance())
 

@@ -401,7 +401,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
                 asked = [event for _, events in own for event in events]
                 ledger.ask(*asked, unit=own[0][0].unit, relation=own[0][0].records.relation)
         for budget, events, _ in planned:
-            budget.pay(*events)
+            budget.charge(*events)
         if not hasattr(self, "source_"):
             self.source_, self.source_guarantee_ = planned[-1][2]()
             self.guarantee_ = self.source_guarantee_

@@ -253,7 +253,7 @@ def release_tree(
     paid = [None if m is None else m.event() for m in (cuts, margins_noise)]
     paid += [choosing[0], None if pairs_noise is None else pairs_noise.event()]
     paid += [choosing[1], None if more_pairs_noise is None else more_pairs_noise.event()]
-    receipt = budget.pay(*(event for event in paid if event is not None))
+    receipt = budget.charge(*(event for event in paid if event is not None))
 
     # Draws
     drawn_cuts = np.empty((0, 1))

@@ -224,7 +224,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
         mechanism = self._noise(scale, entries, atom=self.delta)
-        receipt = budget.pay(mechanism.event())  # charge one entry, then draw
+        receipt = budget.charge(mechanism.event())  # charge one entry, then draw
         noisy, self.source_guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         self.classes_, self.n_source_features_ = labels, entries.shape[1]
         generator = check_random_state(self.random_state)

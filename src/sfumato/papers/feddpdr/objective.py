@@ -257,7 +257,7 @@ class PrivateObjectiveClassifier(PrivateClassifier):
         if first is not None:
             first.for_size(n_features**2)
         releases = [each.event() for each in (first, last) if each]
-        receipt = budget.pay(*releases)  # then everything is drawn
+        receipt = budget.charge(*releases)  # then everything is drawn
 
         inside = IntoUnitBall(self.row_bounds, n_features)
         self.projection_ = None

@@ -112,7 +112,7 @@ class PrintedDensity(PrivateEstimator):
         bounds = self.row_bounds
         self.space_ = self._public_space(bounds, rows.shape[1])
         mechanism = printed_mechanism(1.0, self.epsilon, self.delta)
-        budget.pay(mechanism.event())  # charge, then draw
+        budget.charge(mechanism.event())  # charge, then draw
         bound = printed_space_sensitivity(self.space_)
         sums = self.space_.statistic(bounds.clip(rows), np.ones((len(rows), 1)))
         self.coefficients_ = bound * mechanism.release(sums / bound, ledger=budget.receipt)

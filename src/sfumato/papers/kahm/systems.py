@@ -139,7 +139,7 @@ class _Mended(_Rows):
         mechanism = self._noise(scale, entries)
         variance = mechanism.variance() * float(np.mean(scale.units**-2))
         size, partition, passes = plan_branches(variance, entries.shape[1], largest=self.max_branch)
-        receipt = budget.pay(mechanism.event())  # one entry is charged, then all are drawn
+        receipt = budget.charge(mechanism.event())  # one entry is charged, then all are drawn
         noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         private = self._cut(noisy, codes, size, self.partition or partition)
         passes = passes if self.n_smoothing is None else self.n_smoothing

@@ -180,7 +180,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         if first is not None:
             first.for_size(n_features**2)
         releases = [each.event() for each in (first, last) if each]
-        receipt = budget.pay(*releases)  # [L3] charge, then draw
+        receipt = budget.charge(*releases)  # [L3] charge, then draw
         basis = None
         if first is not None:  # [L4] first release
             units = budget.records.mapped(IntoUnitBall(self.row_bounds, n_features))
