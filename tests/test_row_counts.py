@@ -21,7 +21,7 @@ from sfumato import (
     PrivateLinearClassifier,
 )
 from sfumato.audit.testing import PrivateCase
-from sfumato.audit.testing.inspection import equal_to_the_bit, leaves
+from sfumato.audit.testing.inspection import described, leaves
 from sfumato.audit.testing.taint import fit
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import Tape, taped
@@ -116,7 +116,7 @@ def test_only_the_released_values_depend_on_the_number_of_rows(data: Any) -> Non
             assert there.statistic.dtype == here.statistic.dtype
         after = dict(leaves(other))
         assert after.keys() == before.keys()
-        different = [path for path in before if not equal_to_the_bit(before[path], after[path])]
+        different = [p for p in before if described(before[p]) != described(after[p])]
         assert not different, f"{different} depend on the number of rows {n}"
 
 

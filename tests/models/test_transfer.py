@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 import sfumato
 from sfumato import Bounds, Ledger, PrivateTransferClassifier
 from sfumato.audit.testing import seeded_noise
-from sfumato.audit.testing.inspection import equal_to_the_bit, leaves, unpacked
+from sfumato.audit.testing.inspection import described, leaves, unpacked
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedModeError
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms.base import taped
@@ -299,7 +299,7 @@ def test_a_protected_target_is_behind_its_release(digits: Digits) -> None:
     before, after = dict(leaves(first)), dict(leaves(second))
     assert before.keys() == after.keys()
     for path, value in before.items():
-        assert equal_to_the_bit(value, after[path]), path
+        assert described(value) == described(after[path]), path
 
 
 @pytest.mark.parametrize("bounds", [BALL, CUBE], ids=["ball", "box"])

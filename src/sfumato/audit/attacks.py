@@ -13,10 +13,8 @@ observation     number
 ==============  ==================================================================================
 
 The threshold attack calls a row a member when its number is small enough. The likelihood-ratio
-attack (Carlini et al. 2022) compares it with shadow models, half of which have seen the row:
-
-online   ``log N(v; mean_in, s²) - log N(v; mean_out, s²)``
-offline  ``(mean_out - v) / s``, which needs no model that has seen the row
+attack (Carlini et al. 2022) compares it with shadow models, half of which have seen the row, by
+``log N(v; mean_in, s²) - log N(v; mean_out, s²)``.
 """
 
 from __future__ import annotations
@@ -299,7 +297,6 @@ def shadow_attack(
     y: ArrayLike | None = None,
     n_models: int = 16,
     *,
-    online: bool = True,
     observation: str | None = None,
     rates: Sequence[float] = LOW_RATES,
     confidence: float = 0.95,
@@ -319,8 +316,6 @@ def shadow_attack(
         Labels.
     n_models : int, default=16
         Models, an even number of at least 4. Half of them have seen any given row.
-    online : bool, default=True
-        Whether models that have seen the row are used as well (stronger).
     observation : str, optional
         What the attacker sees, see `membership_attack`. A loss is taken as log-odds.
     rates : sequence of float
@@ -351,12 +346,12 @@ def shadow_attack(
     task = partial(_shadow, make_model, rows, labels, observation)
     found = map_in_parallel(task, list(halves), n_jobs=n_jobs)
     name, values = found[0][0], np.stack([each[1] for each in found])
-    scores = likelihood_ratios(values, halves, online=online)
+    scores = likelihood_ratios(values, halves)
     scores = np.round(scores, 9)  # equal values must tie: roundings differ between the groups
     return attack_from_values(
         -scores[halves],
         -scores[~halves],
-        observation=f"likelihood ratio of the {name} ({'on' if online else 'off'}line)",
+        observation=f"likelihood ratio of the {name}",
         rates=rates,
         confidence=confidence,
         repeats=n_models // 2,
@@ -380,10 +375,10 @@ def _shadow(
     return name, values
 
 
-def likelihood_ratios(values: Array, halves: NDArray[np.bool_], *, online: bool) -> Array:
+def likelihood_ratios(values: Array, halves: NDArray[np.bool_]) -> Array:
     """Return the scores of every model and row, from all other models; variances are pooled."""
     known, means, variances = np.ones(values.shape, dtype=bool), [], []
-    for taken in (halves, ~halves) if online else (~halves,):
+    for taken in (halves, ~halves):
         own = np.where(taken, values, 0.0)
         counts = taken.sum(axis=0) - taken  # the model itself left out
         known &= counts > 0
@@ -391,8 +386,6 @@ def likelihood_ratios(values: Array, halves: NDArray[np.bool_], *, online: bool)
         n = taken.sum(axis=0)
         squares = (np.where(taken, values - own.sum(axis=0) / n, 0.0) ** 2).sum()
         variances.append(max(float(squares / (n - 1).sum()), MIN_VARIANCE))
-    if not online:
-        return np.where(known, (means[0] - values) / math.sqrt(variances[0]), 0.0)
     ratio = (
         (values - means[1]) ** 2 / (2 * variances[1])
         - (values - means[0]) ** 2 / (2 * variances[0])

@@ -61,15 +61,9 @@ class MembershipScore:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            "value": self.value,
-            "standard_error": self.standard_error,
-            "observation": self.observation,
-            "unit": f"1/{self.observation}",
-            "n_members": len(self.members),
-            "n_non_members": len(self.non_members),
-            "note": DIAGNOSTIC,
-        }
+        named = {name: getattr(self, name) for name in ("value", "standard_error", "observation")}
+        sizes = {"n_members": len(self.members), "n_non_members": len(self.non_members)}
+        return {**named, "unit": f"1/{self.observation}", **sizes, "note": DIAGNOSTIC}
 
 
 def membership_score(
@@ -108,14 +102,7 @@ def membership_score(
     inside = observe(model, members, y_members, observation)
     outside = observe(model, non_members, y_non_members, observation)
     found = density_difference(inside, outside, random_state=random_state)
-    return MembershipScore(
-        value=found.value,
-        standard_error=found.standard_error,
-        observation=observation,
-        difference=found,
-        members=inside,
-        non_members=outside,
-    )
+    return MembershipScore(found.value, found.standard_error, observation, found, inside, outside)
 
 
 @dataclass(frozen=True)

@@ -47,16 +47,8 @@ class Reidentification:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            "rate": vars(self.rate),
-            "chance": self.chance,
-            "median_rank": self.median_rank,
-            "n_rows": self.n_rows,
-            "n_released": self.n_released,
-            "metric": self.metric,
-            "closeness": None if self.closeness is None else self.closeness.to_dict(),
-            "note": DIAGNOSTIC,
-        }
+        close = None if self.closeness is None else self.closeness.to_dict()
+        return {**vars(self), "rate": vars(self.rate), "closeness": close, "note": DIAGNOSTIC}
 
 
 def reidentification(

@@ -341,11 +341,6 @@ def first_difference(
     return None
 
 
-def equal_to_the_bit(a: Any, b: Any) -> bool:
-    """Compare two leaves in type, shape, element type and bytes."""
-    return a is b or described(a) == described(b)
-
-
 # Rows -------------------------------------------------------------------------------------------
 
 
