@@ -133,11 +133,12 @@ def test_a_key_that_is_replayed_is_one_job_per_person_and_data_set(fresh: House)
     first = fresh.submit("ada", key="same", epsilon=0.3)
     other = fresh.submit("bob", key="same", epsilon=0.3)
     assert first["id"] != other["id"], "nobody gets the job of another by her key"
-    changed = fresh.submit("ada", key="same", epsilon=2.0)
-    assert changed["id"] == first["id"]
-    assert changed["epsilon"] == 0.3, "what was asked first"
+    told = fresh.submit("ada", key="same", epsilon=2.0, status=422)
+    assert "another request" in told["message"]
     fresh.work()
     assert len(fresh.call("olga", "GET", "/datasets/patients/charges")) == 2
+    fresh.call("olga", "PUT", "/datasets/patients/quotas/ada", {"epsilon": 0.1})
+    fresh.submit("ada", key="new", epsilon=0.3, status=409)
     again = fresh.submit("ada", key="same", epsilon=0.3)
     assert (again["id"], again["state"]) == (first["id"], "released")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from sfumato import Ledger
@@ -70,6 +72,27 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     house.office.store.verify_audit()
     for office in offices:
         office.store.close()
+    house.close()
+
+
+def test_a_cancel_does_not_undo_what_a_worker_stores(tmp_path: Path, server: str) -> None:  # noqa: F811
+    """The worker holds the row while the cancel comes: the job is released, or cancelled first."""
+    run_sql(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    house = House(tmp_path, database=server)
+    house.open()
+    job = house.submit()
+    claimed = house.workers.store.claim_job()
+    assert claimed is not None
+    with psycopg.connect(server) as worker, ThreadPoolExecutor(1) as pool:
+        worker.execute("UPDATE service_jobs SET state = 'released' WHERE id = %s", (job["id"],))
+        told = pool.submit(house.call, "ada", "POST", f"/jobs/{job['id']}/cancel", status=422)
+        with psycopg.connect(server, autocommit=True) as other:
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            while other.execute(waits).fetchone() == (0,):
+                time.sleep(0.01)
+        worker.commit()
+        told.result()
+    assert house.office.store.job(job["id"])["state"] == "released"
     house.close()
 
 

@@ -189,8 +189,6 @@ def test_a_first_link_is_good_once(tmp_path: Any) -> None:
     (tmp_path / "data").mkdir()
     office = ServiceApi(Settings(tmp_path / "state", tmp_path / "data"))
     code = office.first_officer()
-    assert office.first_officer() is None
-    office.store.close()
     house = House(tmp_path)
     first = house.request("POST", "/sign-in", data={"token": code})
     assert (first.status_code, first.headers["location"]) == (303, "/")
@@ -204,6 +202,12 @@ def test_a_first_link_is_good_once(tmp_path: Any) -> None:
     assert house.request("POST", "/sign-in", data=right, headers=other).status_code == 403
     session = cookie.split(";")[0]
     assert house.request("GET", "/", headers={"Cookie": session}).status_code == 200
+    assert office.first_officer() is None
+    for token in house.office.store.tokens("officer"):
+        house.office.store.revoke_token("officer", token["id"])  # as signing out does
+    again = house.request("POST", "/sign-in", data={"token": office.first_officer()})
+    assert again.status_code == 303, "the only officer is not locked out"
+    office.store.close()
     house.close()
 
 

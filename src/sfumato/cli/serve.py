@@ -55,7 +55,7 @@ def serve(
 ) -> None:
     """Serve data sets to analysts under one budget, through an API and web pages.
 
-    The first start prints a link with which the first officer signs in, once.
+    A start prints a link with which an officer signs in, once, where none has a valid token.
 
     Example: sfumato serve tables/ --state office/
     """
@@ -94,7 +94,7 @@ def serve(
     link = None if part == "workers" else first_link(settings, address)
     print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
     if link is not None:
-        print_lines(f"Sign-in link of the first officer, valid once and for an hour: {link}")
+        print_lines(f"Sign-in link of an officer, valid once and for an hour: {link}")
     options = {
         "host": host,
         "port": port,

@@ -233,10 +233,9 @@ class Store:
         def add(store: Transaction) -> dict[str, Any]:
             if store.is_server:
                 store.run("SELECT pg_advisory_xact_lock(7315824)")
-            if idempotency is not None:
-                rows = store.run(f"{_JOBS} WHERE idempotency = ?", (idempotency,))
-                if rows:
-                    return _job(rows[0])
+            found = _repeated(store, idempotency, record.get("digest"))
+            if found is not None:
+                return found
             row = (record["id"], record["dataset"], record["person"], state, record["created"])
             store.run(
                 "INSERT INTO service_jobs (id, dataset, person, state, created, idempotency, "
@@ -247,6 +246,10 @@ class Store:
             return {**record, "state": state}
 
         return self._database.write(add)
+
+    def repeated_job(self, idempotency: str, digest: str) -> dict[str, Any] | None:
+        """Return the job that was submitted with this key, if there is one."""
+        return self._database.read(lambda store: _repeated(store, idempotency, digest))
 
     def job(self, identity: str) -> dict[str, Any]:
         """Return one job."""
@@ -316,17 +319,21 @@ class Store:
 
         return self._database.write(move)
 
-    def ask_to_cancel(self, by: str, identity: str) -> dict[str, Any]:
-        """Mark a running job, for the workers to end it."""
+    def cancel_job(self, by: str, identity: str) -> dict[str, Any]:
+        """End a job that no worker has yet, or mark a running one for the workers to end."""
 
-        def mark(store: Transaction) -> dict[str, Any]:
-            rows = store.run(f"{_JOBS} WHERE id = ?", (identity,))
-            job = {**_job(rows[0]), "cancel": True}
+        def cancel(store: Transaction) -> dict[str, Any]:
+            lock = " FOR UPDATE" if store.is_server else ""  # a worker may end it at this moment
+            (row,) = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
+            job = {**_job(row), "cancel": True}
+            if job["state"] != JobState.RUNNING:
+                require_job_step(job["state"], JobState.CANCELLED)
+                job |= {"state": JobState.CANCELLED.value, "changed": now()}
             self._set_job(store, job, job["state"])
             _note(store, by, "cancel", identity, {})
             return job
 
-        return self._database.write(mark)
+        return self._database.write(cancel)
 
     def _set_job(self, store: Transaction, job: Mapping[str, Any], state: str) -> None:
         record = {name: value for name, value in job.items() if name != "state"}
@@ -394,6 +401,14 @@ _JOBS = "SELECT state, record FROM service_jobs"
 
 def _job(row: tuple[Any, ...]) -> dict[str, Any]:
     return {**json.loads(row[1]), "state": row[0]}
+
+
+def _repeated(store: Transaction, key: str | None, digest: str | None) -> dict[str, Any] | None:
+    rows = [] if key is None else store.run(f"{_JOBS} WHERE idempotency = ?", (key,))
+    found = _job(rows[0]) if rows else None
+    if found is not None and found.get("digest", digest) != digest:
+        raise InvalidInputError("The Idempotency-Key belongs to another request. Take a new one.")
+    return found
 
 
 def _note(

@@ -269,7 +269,7 @@ def _ask(
         estimators=ESTIMATORS["fit"],
         settings={one: ", ".join(sorted(settings_of(one))) for one in ESTIMATORS["search"]},
         given={key: given.get(key, "") for key in words},
-        key=given.get("key") or secrets.token_hex(16),
+        key=secrets.token_hex(16),
         problem=problem,
     )
 
