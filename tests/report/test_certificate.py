@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato
-from sfumato import Bounds, Guarantee, Ledger, PrivateMoments, load, save
+from sfumato import Bounds, Ledger, PrivateMoments, load, save
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy import delta_from_mu, epsilon_spent, mu_from_budget
-from sfumato.privacy.events import RepeatedEvent, SubsampledGaussianEvent
-from sfumato.privacy.guarantee import Relation
 from sfumato.report.certificate import (
     CertificateError,
     certificate_of,
@@ -149,44 +146,6 @@ def test_it_travels_with_a_table(folder: Path, tmp_path: Path, suffix: str) -> N
     write_table(changed, path, {"class": "Fabricator", "guarantee": guarantee, "certificate": text})
     with pytest.raises(CertificateError, match="other content"):
         verified(embedded_in(path) or "", file=path)
-
-
-def foreign(folder: Path) -> tuple[Any, Guarantee]:
-    """Charge a run of another program."""
-    event = RepeatedEvent(SubsampledGaussianEvent(2.0, 0.01), 100)
-    words = {"unit": "record", "relation": "add_or_remove_one"}
-    is_new = not (folder / "others.db").exists()
-    ledger = Ledger(folder / "others.db")
-    if is_new:
-        ledger.create("rows", epsilon=2.0, delta=1e-5, **words)
-        ledger.dataset("rows").charge(event, **words)
-    epsilon = epsilon_spent([event], 1e-5, Relation.ADD_OR_REMOVE_ONE)
-    return ledger.dataset("rows"), Guarantee(epsilon=epsilon, delta=1e-5, events=(event,), **words)
-
-
-def test_a_file_of_another_program_is_certified_on_a_condition(
-    folder: Path, tmp_path: Path
-) -> None:
-    budget, guarantee = foreign(folder)
-    file = tmp_path / "net.pt"
-    file.write_bytes(b"weights")
-    found = signed(certificate_of(file, budget=budget, guarantee=guarantee), folder / "key.pem")
-    jsonschema.validate(found, SCHEMA)
-    assert (found["status"], found["subject"]["kind"]) == ("conditional", "file")
-    assert "drew their noise" in found["conditions"][0]
-    assert verified(written(found), file=file) == found
-    file.write_bytes(b"weightz")
-    with pytest.raises(CertificateError, match="other content"):
-        verified(written(found), file=file)
-    less = replace(guarantee, epsilon=guarantee.epsilon / 2)  # type: ignore[operator]
-    with pytest.raises(InvalidInputError, match="cost"):  # a smaller epsilon than was paid
-        certificate_of(file, budget=budget, guarantee=less)
-    other = RepeatedEvent(SubsampledGaussianEvent(2.0, 0.01), 99)
-    unpaid = replace(guarantee, events=(other,))
-    with pytest.raises(InvalidInputError, match="no charge"):
-        certificate_of(file, budget=budget, guarantee=unpaid)
-    with pytest.raises(InvalidInputError, match="budget"):
-        certificate_of(file, guarantee=guarantee)
 
 
 def test_anybody_can_check_it_in_ten_lines(folder: Path, tmp_path: Path) -> None:

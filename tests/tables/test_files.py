@@ -135,3 +135,25 @@ def test_metadata_of_text_lie_beside(tmp_path: Path) -> None:
         note.write_text(damaged)
         with pytest.raises(InvalidInputError, match="damaged"):
             read_note(note)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_checksum_covers_every_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A damaged table that we wrote is refused, or has lost its guarantee; never other rows."""
+    monkeypatch.setattr(files, "BLOCK_BYTES", 107)  # the checksum lies across blocks
+    path, columns = tmp_path / f"rows{suffix}", {"a": [1, 2], "b": ["x", "y"]}
+    write_table(pa.table(columns), path, {"guarantee": 1})
+    content = path.read_bytes()
+    assert TableFile(path).read().to_pydict() == columns
+    for place in range(0, len(content), 7):
+        damaged = bytes([content[place] ^ 16])
+        path.write_bytes(content[:place] + damaged + content[place + 1 :])
+        try:
+            source = TableFile(path)
+            found = source.read().to_pydict()
+        except InvalidInputError:
+            continue
+        assert found == columns
+        assert source.metadata() is None

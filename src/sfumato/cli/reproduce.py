@@ -84,9 +84,12 @@ def reproduce(
     for entry in entries:
         name = f"{entry.paper} {entry.name}"
         remark(f"{name} ...")
+
+        def tell(line: str, name: str = name) -> None:
+            remark(f"{name}: {line}")
+
         setting = Setting(quick, repetitions, device=device, n_jobs=jobs)
-        setting = replace(setting, tell=lambda line, name=name: remark(f"{name}: {line}"))
-        found.append(run_entry(entry, setting))
+        found.append(run_entry(entry, replace(setting, tell=tell)))
         files = keep(found[-1], output)
         if not as_json:
             _show(found[-1], files)

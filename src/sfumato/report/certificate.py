@@ -24,7 +24,7 @@ from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.models.saving import CERTIFICATE, open_stored, running_version, write_members
-from sfumato.privacy.composition import epsilon_spent, explained_by_events
+from sfumato.privacy.composition import explained_by_events
 from sfumato.privacy.distributions import pld_curve, unnamed
 from sfumato.privacy.events import GaussianEvent, flatten
 from sfumato.privacy.gaussian import delta_from_mu
@@ -42,10 +42,6 @@ FORMAT = "sfumato-certificate"
 FORMAT_VERSION = 1
 CURVE_POINTS = 13
 MIN_KEY = 32
-OTHERS = "of another program"
-FOREIGN = (
-    "the program that made the file released what the events say, and drew their noise rightly"
-)
 
 ALGORITHM = "Ed25519"
 KEY = "certificate"  # in the metadata of a table
@@ -67,25 +63,17 @@ def certificate_of(
     by: str | None = None,
     data: str | os.PathLike[str] | None = None,
     data_key: bytes | None = None,
-    guarantee: Guarantee | None = None,
 ) -> dict[str, Any]:
-    """Gather the content of a certificate; it is not signed yet."""
-    by_another_program = guarantee is not None
-    if guarantee is None:
-        promise = promise_in(file)
-        guarantee = Guarantee.from_dict(promise["guarantee"])
-    else:
-        promise, guarantee = _foreign(file, budget, guarantee)
+    """Return the content of a certificate; it is not signed yet."""
+    promise = promise_in(file)
+    guarantee = Guarantee.from_dict(promise["guarantee"])
     ledger, charge = _ledger(budget, guarantee)
     plain = guarantee.to_dict()
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "issued": datetime.now(UTC).isoformat(timespec="seconds"),
-        "subject": {
-            **subject_of(file, by_another_program=by_another_program),
-            "class": promise["class"],
-        },
+        "subject": {**subject_of(file), "class": promise["class"]},
         **{name: plain[name] for name in ("unit", "relation", "status", "epsilon", "delta")},
         "statement": plain["sentence"],
         "attacker": guarantee.attacker.to_dict(),
@@ -105,23 +93,6 @@ def certificate_of(
         "purpose": purpose or charge.get("purpose"),
         "by": by or charge.get("by"),
     }
-
-
-def _foreign(
-    file: str | os.PathLike[str], budget: DatasetBudget | None, guarantee: Guarantee
-) -> tuple[dict[str, Any], Guarantee]:
-    """Return the promise of a file that Sfumato did not make: conditional, and paid for."""
-    if not Path(file).is_file():
-        raise InvalidInputError(f"There is no file '{file}'.")
-    if budget is None:
-        raise InvalidInputError("'budget' is needed with 'guarantee': the ledger that paid for it.")
-    spent = epsilon_spent(guarantee.events, guarantee.delta, guarantee.relation)
-    if guarantee.epsilon is None or guarantee.epsilon < spent * (1 - 1e-9):
-        raise InvalidInputError(
-            f"'guarantee' promises epsilon {guarantee.epsilon}, and its events cost {spent:.6g} at "
-            f"delta {guarantee.delta:g}."
-        )
-    return {"class": OTHERS, "bounds": None}, guarantee.only_if(FOREIGN)
 
 
 def _ledger(
@@ -295,11 +266,8 @@ def verified(
 
 def _check_subject(certificate: Mapping[str, Any], file: str | os.PathLike[str]) -> None:
     subject = certificate["subject"]
-    by_another_program = subject["kind"] == "file"
-    if subject_of(file, by_another_program=by_another_program)["sha256"] != subject["sha256"]:
+    if subject_of(file)["sha256"] != subject["sha256"]:
         raise CertificateError(f"The certificate is about other content than that of '{file}'.")
-    if by_another_program:  # states nothing itself
-        return
     promise = promise_in(file)
     stated = Guarantee.from_dict(promise["guarantee"]).to_dict()
     names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events")
@@ -330,12 +298,9 @@ def _library() -> tuple[Any, Any]:
 # The file that it speaks of -----------------------------------------------------------------------
 
 
-def subject_of(file: str | os.PathLike[str], *, by_another_program: bool = False) -> dict[str, str]:
-    """Name a file and its content, without a certificate that it may carry."""
+def subject_of(file: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the name of a file and of its content, without a certificate that it may carry."""
     path = Path(file)
-    if by_another_program:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return {"file": path.name, "kind": "file", "sha256": digest}
     is_table = path.suffix.lower() in FORMATS
     digest = _of_table(path) if is_table else _of_model(path)
     return {"file": path.name, "kind": "table" if is_table else "model", "sha256": digest}

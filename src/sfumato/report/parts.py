@@ -90,7 +90,11 @@ class LedgerExtract:
         total, events, odds = budget.total, budget.events(), None
         if events and total.unit is not Unit.ENTRY:  # against all charges together
             epsilon = epsilon_spent(events, total.delta, total.relation)
-            about = {"unit": total.unit, "relation": total.relation, "events": events}
+            about: dict[str, Any] = {
+                "unit": total.unit,
+                "relation": total.relation,
+                "events": events,
+            }
             odds = Guarantee(epsilon, total.delta, **about).attacker.to_dict()
         return cls(**{**kept, **words}, lines=tuple(lines), releases=releases, attacker=odds)
 
