@@ -135,7 +135,7 @@ def parts_of(task: Callable[[], Any]) -> dict[str, float]:
         (gaussian, "_add_symmetric_noise_there"),
         (linear_models, "whitening_projection"),
         (Records, "cache_float32"),
-        (linear_models, "descend"),
+        (linear_models.Descent, "follow"),
         (linear_models, "to_host"),
     ]
     plain = [getattr(place, name) for place, name in places]

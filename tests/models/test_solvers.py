@@ -163,18 +163,6 @@ def test_the_gap_bounds_the_excess_and_the_distance(
     assert value(far) - best <= stated + 1e-11
 
 
-def test_more_features_than_rows(rng: np.random.Generator) -> None:
-    features = rng.normal(size=(30, 200)) / 14
-    y = rng.choice([-1.0, 1.0], size=30)
-    settings: Any = {"regularization": 0.01, "tolerance": 1e-10}
-    ours = minimise(features, y, HuberHingeLoss(0.02), **settings)
-    # By the representer theorem the problem on the Gram matrix has the same scores.
-    values, vectors = np.linalg.eigh(features @ features.T)
-    small = vectors * np.sqrt(np.maximum(values, 0))
-    other = minimise(small, y, HuberHingeLoss(0.02), **settings)
-    np.testing.assert_allclose(features @ ours.coefficients, small @ other.coefficients, atol=1e-3)
-
-
 @each_loss
 def test_equal_zero_and_nearly_flat_rows_do_no_harm(name: str, rng: np.random.Generator) -> None:
     loss = LITERAL[name][0]
