@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,7 +175,8 @@ def _symmetric_orders(cells: float, size: int, order: int) -> list[Order]:
     return [(GAUSSIAN, cells / math.sqrt(2), n_above), (GAUSSIAN, cells, n_matrices * order)]
 
 
-class Releases(NamedTuple):
+@dataclass(frozen=True)
+class Releases:
     """Equal releases of a fit that are paid for and still to come."""
 
     mechanism: GaussianMechanism
@@ -187,12 +188,14 @@ class Releases(NamedTuple):
 def prefetch_noise(*releases: Releases) -> AbstractContextManager[None]:
     """Draw the noise of releases that are paid for in other threads, while this one adds up."""
     orders: list[Order] = []
-    for mechanism, shape, count, is_symmetric in releases:
-        size = math.prod(shape)
-        if grid := mechanism.grid(size):
+    for each in releases:
+        size = math.prod(each.shape)
+        if grid := each.mechanism.grid(size):
             cells = grid[1] / grid[0]
             one = [(GAUSSIAN, cells, size)]
-            orders += count * (_symmetric_orders(cells, size, shape[-1]) if is_symmetric else one)
+            if each.is_symmetric:
+                one = _symmetric_orders(cells, size, each.shape[-1])
+            orders += each.count * one
     return draw_ahead(order for order in orders if order[2] >= FEW_AHEAD)
 
 
