@@ -40,7 +40,7 @@ QUICK = (
     "tests/test_architecture.py",
     "tests/core/test_atomic_file.py",
     "tests/test_bounds.py",
-    "tests/test_guarantee.py",
+    "tests/privacy/test_guarantee.py",
     "tests/test_public_api.py",
 )
 

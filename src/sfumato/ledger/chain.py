@@ -98,11 +98,6 @@ class Note:
         """Return what is known as plain JSON values."""
         return {name: text for name, text in vars(self).items() if text is not None}
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Note:
-        """Read a stored note; fields of a newer Sfumato are left out."""
-        return cls(*(record.get(name) for name in ("purpose", "by", "reference")))
-
 
 @dataclass(frozen=True)
 class Charge:
@@ -124,8 +119,8 @@ class Charge:
     @property
     def note(self) -> Note:
         """What the charge was for, and who asked for it."""
-        record = json.loads(self.event)
-        return Note.from_dict(record.get(NOTE) or {})
+        known = json.loads(self.event).get(NOTE) or {}  # fields of a newer Sfumato are left out
+        return Note(*(known.get(name) for name in ("purpose", "by", "reference")))
 
     @property
     def mark(self) -> str:

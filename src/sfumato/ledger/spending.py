@@ -130,6 +130,12 @@ class Spending:
         if self.losses is not None and other.losses is not None:
             losses = self.losses.composed(other.losses, scale.tail)
         rho = None if self.rho is None or other.rho is None else self.rho + other.rho
+        few = None
+        if self.few is not None and other.few is not None:
+            few = dict(self.few)
+            for event, count in other.few.items():
+                few[event] = few.get(event, 0) + count
+            few = few if len(few) <= FEW else None
         return Spending(
             self.epsilon + other.epsilon,
             self.delta + other.delta,
@@ -138,7 +144,7 @@ class Spending:
             bounds,
             self.kinds | other.kinds,
             losses,
-            _few(self.few, other.few),
+            few,
         )
 
     def fits(self, epsilon: float, delta: float) -> bool:
@@ -246,7 +252,11 @@ class Spending:
             if self.few is None
             else [[event.to_dict(), count] for event, count in self.few.items()],
         }
-        masses = b"" if losses is None else _rounded_up(losses.masses).tobytes()
+        masses = b""
+        if losses is not None:
+            short = losses.masses.astype("<f4")
+            above = np.nextafter(short, np.float32(np.inf))
+            masses = np.where(short < losses.masses, above, short).astype("<f4").tobytes()
         return json.dumps(header, separators=(",", ":")).encode() + b"\n" + masses
 
     @classmethod
@@ -274,15 +284,6 @@ class Spending:
         )
 
 
-def _few(one: Mapping[Event, int] | None, other: Mapping[Event, int] | None) -> Any:
-    if one is None or other is None:
-        return None
-    counts = dict(one)
-    for event, count in other.items():
-        counts[event] = counts.get(event, 0) + count
-    return counts if len(counts) <= FEW else None
-
-
 def _in_units(value: Fraction) -> int:
     units: int = math.ceil(value * 2**SCALE_BITS)
     return units
@@ -291,8 +292,3 @@ def _in_units(value: Fraction) -> int:
 def _from_units(units: int) -> float:
     value = float(Fraction(units, 2**SCALE_BITS))
     return math.nextafter(value, math.inf) if units else 0.0
-
-
-def _rounded_up(masses: np.ndarray) -> np.ndarray:
-    short = masses.astype("<f4")
-    return np.where(short < masses, np.nextafter(short, np.float32(np.inf)), short).astype("<f4")

@@ -51,9 +51,6 @@ class Status(_Word):
     REFUTED = "refuted"
 
 
-_TRUST = {status: rank for rank, status in enumerate(Status)}
-
-
 @dataclass(frozen=True)
 class RecordReading:
     """What an entry-level release means for a whole record of `n_entries` numbers.
@@ -115,9 +112,7 @@ class Guarantee:
 
     Notes
     -----
-    ``a <= b`` means "a guarantees at least as much as b". It is a partial order: guarantees of
-    different unit or relation cannot be compared. ``a + b`` is basic composition (epsilons and
-    deltas add); `sfumato.privacy.compose` is tighter.
+    ``a + b`` is basic composition (epsilons and deltas add); `sfumato.privacy.compose` is tighter.
 
     Delta is not the probability that the factor is exceeded. For Gaussian noise, that probability
     is at most `attacker.loss_exceeds`, at (1, 1e-5) 41 times delta.
@@ -245,29 +240,12 @@ class Guarantee:
         verb = "replacing" if self.relation is Relation.REPLACE_ONE else "adding or removing"
         return f"{verb} {one}"
 
-    def __le__(self, other: Guarantee) -> bool:
-        if not isinstance(other, Guarantee):
-            return NotImplemented
-        return (
-            self._neighbours() == other._neighbours()
-            and _TRUST[self.status] <= _TRUST[other.status]
-            and _figure(self) <= _figure(other)
-            and self.delta <= other.delta
-            and set(self.conditions) <= set(other.conditions)
-            and set(self.public) <= set(other.public)
-        )
-
-    def __ge__(self, other: Guarantee) -> bool:
-        return other.__le__(self)
-
-    def _neighbours(self) -> tuple[Unit, Relation, float | None, bool]:
-        return self.unit, self.relation, self.entry_bound, self.whole_range
-
     def __add__(self, other: Guarantee) -> Guarantee:
         """Compose: both releases on the same data."""
         if not isinstance(other, Guarantee):
             return NotImplemented
-        if self._neighbours() != other._neighbours():
+        words = ("unit", "relation", "entry_bound", "whole_range")
+        if any(getattr(self, word) != getattr(other, word) for word in words):
             raise InvalidInputError(
                 "Guarantees of different unit, relation or entry bound do not compose: "
                 f"{self.unit}/{self.relation} and {other.unit}/{other.relation}."
@@ -296,7 +274,7 @@ class Guarantee:
             delta=min(delta, math.nextafter(1.0, 0.0)),
             unit=self.unit,
             relation=self.relation,
-            status=max(self.status, other.status, key=_TRUST.__getitem__),
+            status=max(self.status, other.status, key=list(Status).index),
             claimed_epsilon=claimed,
             entry_bound=self.entry_bound,
             whole_range=self.whole_range,
@@ -304,28 +282,6 @@ class Guarantee:
             public=_union(self.public, other.public),
             conditions=_union(self.conditions, other.conditions),
             events=self.events + other.events,
-        )
-
-    def with_status(self, status: Status, *conditions: str) -> Guarantee:
-        """Return the same guarantee under another status, with conditions added.
-
-        Parameters
-        ----------
-        status : Status
-            The new status.
-        *conditions : str
-            Conditions to be added.
-
-        Returns
-        -------
-        Guarantee
-            The changed guarantee.
-        """
-        return replace(
-            self,
-            status=status,
-            epsilon=None if status is Status.REFUTED else self.epsilon,
-            conditions=_union(self.conditions, conditions),
         )
 
     def only_if(self, *conditions: str) -> Guarantee:
@@ -343,8 +299,8 @@ class Guarantee:
         """
         if not conditions:
             return self
-        is_proved = self.status is Status.PROVED
-        return self.with_status(Status.CONDITIONAL if is_proved else self.status, *conditions)
+        status = Status.CONDITIONAL if self.status is Status.PROVED else self.status
+        return replace(self, status=status, conditions=_union(self.conditions, conditions))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guarantee as plain JSON values (infinity as the string "inf").

@@ -40,18 +40,6 @@ def test_round_trip_through_json(guarantee: Guarantee) -> None:
     assert Guarantee.from_dict(record) == guarantee
 
 
-@given(GUARANTEES, GUARANTEES, GUARANTEES)
-def test_partial_order(a: Guarantee, b: Guarantee, c: Guarantee) -> None:
-    assert a <= a
-    if a <= b and b <= c:
-        assert a <= c
-    if a <= b and b <= a:
-        assert (a.epsilon, a.delta, a.status) == (b.epsilon, b.delta, b.status)
-    if a.relation != b.relation:
-        assert not a <= b
-        assert not b <= a
-
-
 @given(GUARANTEES, GUARANTEES)
 def test_composition_promises_no_more_than_its_parts(a: Guarantee, b: Guarantee) -> None:
     if a.relation != b.relation:
@@ -59,9 +47,13 @@ def test_composition_promises_no_more_than_its_parts(a: Guarantee, b: Guarantee)
             a + b
         return
     total = a + b
-    assert a <= total
-    assert b <= total
+    order = list(Status)
+    assert order.index(total.status) == max(order.index(a.status), order.index(b.status))
+    for part in (a, b):
+        assert set(part.conditions) <= set(total.conditions)
+        assert set(part.public) <= set(total.public)
     assert total.epsilon == a.epsilon + b.epsilon
+    assert total.delta == a.delta + b.delta
     assert compose(a, b).epsilon <= total.epsilon
 
 
@@ -78,13 +70,6 @@ def test_events_that_do_not_explain_a_guarantee_do_not_stand_for_it() -> None:
     assert compose(weak, one).epsilon == math.inf
     half = Guarantee(epsilon=50.0, events=(PureEvent(0.1),))
     assert compose(half, one).epsilon == 51.0
-
-
-def test_more_assumed_public_is_a_weaker_promise() -> None:
-    little = Guarantee(epsilon=1.0, public=("bounds",))
-    much = Guarantee(epsilon=1.0, public=("bounds", "the whole table"))
-    assert little <= much
-    assert not much <= little
 
 
 def test_a_refuted_guarantee_never_shows_an_epsilon() -> None:
