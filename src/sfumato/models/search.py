@@ -224,12 +224,16 @@ _Run = tuple[float, int, Any]  # what a run releases: score, number of its setti
 _Plan = tuple[SearchCost, list[dict[str, Any]], list[tuple[Event, ...]], GaussianMechanism]
 
 
+def _n_rows(X: Any) -> int:
+    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+
+
 def _of_winner(name: str, says: str, returns: str) -> Any:
     """Return the method of a search that asks its winner."""
 
-    def ask(self: Any, X: Any, *targets: Any) -> Any:
+    def ask(self: Any, X: Any, y: Any = None) -> Any:
         check_is_fitted(self)
-        return getattr(self.best_estimator_, name)(X, *targets)
+        return getattr(self.best_estimator_, name)(X, *([] if y is None else [y]))
 
     ask.__name__, ask.__qualname__ = name, f"PrivateSearchCV.{name}"
     ask.__doc__ = f"""{says}
@@ -238,7 +242,7 @@ def _of_winner(name: str, says: str, returns: str) -> Any:
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows.
-        *targets : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,), optional
             Labels or targets, where the winner takes them.
 
         Returns
@@ -415,7 +419,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             "unit": str(private.unit),
             "relation": str(private.relation),
             "estimator": type(self.estimator).__name__,
-            "rows": len(X) if n_is_public else None,
+            "rows": _n_rows(X) if n_is_public else None,
         }
         scorer = scorer_for(self.estimator, self.scoring)
 
@@ -427,7 +431,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             model.fit(X, y) if y is not None else model.fit(X)
             model.set_params(**{f"{prefix}ledger": None})
             # There may be no rows where their number is secret.
-            column = row_scores(scorer, model, X, y) if len(X) else np.empty((0, 1))
+            column = row_scores(scorer, model, X, y) if _n_rows(X) else np.empty((0, 1))
             records = score_records(column, private, X)
             total = float(records.release(ScoreSum(), score_noise, receipt)[0])
             return total / (records.public_rows or 1), choice, model
@@ -467,7 +471,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 "'resume' needs constant_time=True: a folder of K runs would reveal K."
             )
-        moved = score_records(np.zeros((len(X), 1)), private, X).sensitivity(ScoreSum())
+        moved = score_records(np.zeros((_n_rows(X), 1)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
         fixed = FIXED if private.unit != Unit.PERSON else (*FIXED, "bounds")
