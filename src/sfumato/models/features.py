@@ -237,7 +237,8 @@ class TaylorFeatures(FeatureMap):
         first, *others = self._axes(X)
         rest = np.ones((len(X), 1))
         for each in others:
-            rest = (rest[:, :, None] * each[:, None, :]).reshape(len(X), -1)
+            width = rest.shape[1] * each.shape[1]  # not -1: there may be no rows
+            rest = (rest[:, :, None] * each[:, None, :]).reshape(len(X), width)
         return first, rest
 
     def transform(self, X: Array) -> Array:
