@@ -364,17 +364,19 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         """
         check_is_fitted(self, "source_")
         alone: PrivateTransferClassifier = clone(self).set_params(target_ledger=None, ledger=None)
-        alone._take_source(self)
+        alone._forget(but_of=self)
         alone.n_features_in_ = self.n_source_features_
         save(alone, path)
 
-    def _take_source(self, other: PrivateTransferClassifier) -> None:
+    def _forget(self, but_of: PrivateTransferClassifier | None = None) -> None:
         """Forget everything, and hold what another has released of its source."""
-        kept = {name: getattr(other, name) for name in OF_A_SOURCE}
+        names = OF_A_SOURCE if but_of is not None else ()
+        kept = {name: getattr(but_of, name) for name in names}
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         self.__dict__.update(kept)
-        self.guarantee_ = self.source_guarantee_
+        if but_of is not None:
+            self.guarantee_ = self.source_guarantee_
 
     def _learn(self, source: Any, y_source: Any, target: Any, y_target: Any) -> Codes | None:
         """Fit; return the codes of the target's rows, unless it is protected or there is none."""
@@ -385,10 +387,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         if isinstance(source, BaseEstimator):
             if not isinstance(source, PrivateTransferClassifier) or not hasattr(source, "source_"):
                 raise InvalidInputError("The file contains no source that `export_source` wrote.")
-            self._take_source(source)
+            self._forget(but_of=source)
         else:
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                delattr(self, name)
+            self._forget()
             planned = [self.plan_source(source, y_source)]
         few = None if target is None else self._plan_target(target, y_target)
         if few is not None and few[2] is not None:
@@ -453,11 +454,15 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
                 "'y_target' is missing: give one label for each target row, -1 where there is none."
             )
         known = checked_column(self, to_host(y_target), len(rows))
-        codes = target_codes(self.classes_, known, may_be_unknown=self.protect_target)
+        has_start = self.protect_target or (self.use_source and self._common_features())
+        codes = target_codes(
+            self.classes_,
+            known,
+            may_be_unknown=self.protect_target,
+            every_class=None if has_start else "a start without the source",
+        )
         if not self.protect_target:
-            if not (self.use_source and self._common_features()):
-                require_every_class(codes, len(self.classes_), "a start without the source")
-            elif len(codes) == 1 and codes[0] < 0 and self.cross_fit:
+            if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
                 raise InvalidInputError(
                     "The target is one row without a label; with 'cross_fit' no row is labelled by "
                     "itself. Give at least two rows."
@@ -712,12 +717,6 @@ def log_joint(source: Gaussians, coordinates: Array) -> Array:
     return np.asarray(gaussians.log_densities(coordinates) + np.log(shares))
 
 
-def nearest_mean_scores(rows: Array, known: Array) -> Array:
-    """Log-scores of round Gaussians around the means of the labelled rows."""
-    means = (known.T @ rows) / known.sum(axis=0)[:, None]
-    return -_squared_distances(rows, means) / (2 * SPHERE**2 * _mean_square(rows))
-
-
 def left_out_accuracy(rows: Array, known: Array) -> float:
     """Share of labelled rows nearest to the mean of the *other* rows of their class, if any."""
     labelled = known.any(axis=1)
@@ -845,8 +844,11 @@ def begin(
         if is_heard:
             return SOURCE, adapted(there, scores, known, source["covariances"])
     shape_helps = left_out_accuracy(points, known) < MIN_ACCURACY
-    if source is None or there is not None or not shape_helps:
-        return LABELS, adapted(points, nearest_mean_scores(points, known), known, None)
+    if source is None or there is not None or not shape_helps:  # round classes
+        means = (known.T @ points) / known.sum(axis=0)[:, None]
+        sphere = 2 * SPHERE**2 * _mean_square(points)
+        scores = -_squared_distances(points, means) / sphere
+        return LABELS, adapted(points, scores, known, None)
     return SHAPE, adapted(points, aligned_scores(source, points, known), known, None)
 
 
@@ -916,25 +918,26 @@ def sound_rows(rows: Array, default: Array | None = None) -> Array:
     return np.asarray(clip_to_finite(np.where(whole[:, None], rows, default)))
 
 
-def target_codes(classes: Array, labels: Array, *, may_be_unknown: bool = False) -> Codes:
-    """Return the place of each label in the public set, -1 for none, or for one outside it."""
+def target_codes(
+    classes: Array, labels: Array, *, may_be_unknown: bool = False, every_class: str | None = None
+) -> Codes:
+    """Return the place of each label in the public set, -1 for none, or for one outside it.
+
+    `every_class` is what needs a labelled row of each class, if anything does.
+    """
     if (label_places(classes, np.array([UNLABELLED, str(UNLABELLED)], object)) >= 0).any():
         raise InvalidInputError("-1 marks a target row without label; it cannot be a label.")
     places = label_places(classes, labels)
     marked = label_places(np.array([UNLABELLED]), labels) == 0
     if not may_be_unknown and not (marked | (places >= 0)).all():
         raise InvalidInputError("'y_target' contains a label that the source does not have.")
-    return places
-
-
-def require_every_class(codes: Codes, n_classes: int, what: str) -> None:
-    """Refuse a target without a labelled row of each class."""
-    missing = n_classes - len(np.unique(codes[codes >= 0]))
-    if missing:
+    missing = len(classes) - len(np.unique(places[places >= 0]))
+    if every_class is not None and missing:
         raise InvalidInputError(
-            f"{missing} of {n_classes} classes have no labelled target row; {what} needs at least "
-            "one for each."
+            f"{missing} of {len(classes)} classes have no labelled target row; {every_class} needs "
+            "at least one for each."
         )
+    return places
 
 
 def standardised(errors: Array) -> Array:

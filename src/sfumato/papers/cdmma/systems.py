@@ -37,7 +37,6 @@ from sfumato.models.transfer import (
     fit_autoencoders,
     from_released,
     improve_labels,
-    require_every_class,
     sound_rows,
     target_codes,
 )
@@ -253,8 +252,8 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         """
         check_is_fitted(self, "source_classifier_")
         rows = sound_rows(checked_rows(self, target, reset=True))
-        codes = target_codes(self.classes_, checked_column(self, y_target, len(rows)))
-        require_every_class(codes, len(self.classes_), "the printed transfer")
+        known = checked_column(self, y_target, len(rows))
+        codes = target_codes(self.classes_, known, every_class="the printed transfer")
         warnings.warn(WARNING, stacklevel=2)
         self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
         labelled = codes >= 0
@@ -269,8 +268,8 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         smallest = int(np.bincount(codes[labelled]).min())
         n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
         fit = partial(fit_autoencoders, self, generator, **words)
-        known = points[labelled], codes[labelled]
-        first = fit(*known, n_components, n_layers=1, inducing_ratio=1.0)
+        given = points[labelled], codes[labelled]
+        first = fit(*given, n_components, n_layers=1, inducing_ratio=1.0)
         found = np.where(labelled, codes, first.errors(points).argmin(axis=1))
         fit = partial(fit, n_layers=self.n_layers)
         found = improve_labels(fit, points, found, labelled, self, generator)
