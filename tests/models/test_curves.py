@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
@@ -17,8 +16,6 @@ from sfumato.models.curves import (
     smoothing_weights,
 )
 from sfumato.models.features import GaussianKernel
-
-mpl.use("Agg")
 
 RANGE = Bounds(lower=-1.0, upper=1.0)
 T = np.linspace(0, 1, 40)

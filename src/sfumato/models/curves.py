@@ -28,7 +28,6 @@ Array = NDArray[np.float64]
 CURVE_BITS = 34  # coordinates are multiples of 2**-CURVE_BITS: 2**16 of them fit a double
 COUNT_BITS = 10  # the constant that counts a curve is a multiple of 2**-COUNT_BITS
 MIN_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
-DRAWN_POINTS = 500
 KERNELS = ("gaussian", "matern32", "matern52", "exponential")
 
 
@@ -247,32 +246,6 @@ class PrivateMeanCurve(PrivateEstimator):
         lengths = np.linalg.norm(self._space().transform(at[:, None]), axis=1)
         half = np.interp(at, self.points_, self._value_range()[1])
         return np.asarray(half * self.noise_scale_ * lengths)
-
-    def plot(self, *, ax: Any = None) -> Any:
-        """Draw the released mean with a band of two standard deviations of the noise.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new picture.
-
-        Returns
-        -------
-        matplotlib Axes
-            The picture.
-        """
-        check_is_fitted(self)
-        if ax is None:
-            import matplotlib.pyplot as plt  # an optional dependency, needed for pictures only
-
-            ax = plt.subplots()[1]
-        t = np.linspace(self.points_[0], self.points_[-1], DRAWN_POINTS)
-        curve, noise = self.curve(t), self.noise_std(t)
-        (line,) = ax.plot(t, curve, label="private mean curve")
-        band = {"color": line.get_color(), "alpha": 0.2, "label": "noise"}
-        ax.fill_between(t, curve - 2 * noise, curve + 2 * noise, **band)
-        ax.legend()
-        return ax
 
 
 # What is added up ---------------------------------------------------------------------------------
