@@ -396,6 +396,8 @@ class PrivateEstimator(BaseEstimator):
             self.n_features_in_ = X.width
             reader = self._with_classes(reader, None)
             is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
+            if is_plain:
+                self.array_bounds.box(X.width)  # refused before anything is charged
             records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
         elif out_of_core:
             parts, y, groups = partitions_of(X, y, groups)
