@@ -64,25 +64,6 @@ def test_a_tampered_ledger_ends_with_3(spent):
         assert "'patients', position 0" in refusal(run(command, spent), 3)
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("create", "{}", "patients", "--epsilon", "1"), "never changed"),
-        (("create", "{}", "new", "--epsilon", "-1"), "'epsilon'"),
-        (("create", "{}", "new", "--epsilon", "1", "--delta", "2"), "'delta'"),
-        (("create", "{}/no/where.db", "new", "--epsilon", "1"), "cannot be opened"),
-        (("show", "{}", "patient"), "no budget for 'patient'"),
-        (("show", "{}.not"), "There is no ledger"),
-        (("verify", "{}.not"), "There is no ledger"),
-        (("verify", "{}", "--head", "beef"), "NAME=HASH"),
-        (("verify", "mysql://host/x"), "postgresql://"),
-        (("verify", __file__), "is not a ledger"),
-    ],
-)
-def test_a_user_error_ends_with_2_and_one_line(spent, words, hint):
-    assert hint in refusal(run(*(word.format(spent) for word in words)), 2)
-
-
 def test_history_names_purpose_and_person(spent):
     budget = Ledger(spent).dataset("[red]staff")
     budget.noted(purpose="pay [bold]gap", by="Ada").charge(PureEvent(0.5), PureEvent(0.25))

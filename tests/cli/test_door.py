@@ -87,21 +87,6 @@ def test_a_file_that_exists_is_kept_without_force(folder: Path) -> None:
 
 # Ctrl-C ---------------------------------------------------------------------------------------
 
-EARLY = """
-import builtins, os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-real, left = builtins.__import__, int(sys.argv.pop(1))
-def counting(*words, **more):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGINT)
-    return real(*words, **more)
-builtins.__import__ = counting
-from sfumato.__main__ import main
-main()
-"""
-
 
 @pytest.mark.parametrize("when", ["save", "options.print_release"])
 def test_an_interruption_says_what_was_charged_and_what_exists(

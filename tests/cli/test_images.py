@@ -39,17 +39,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def test_a_folder_gives_rows_labels_and_the_label_set(folder):
-    images = read_images(folder, SIZE)
-    assert images.rows.shape == (80, 64)
-    assert images.labels == ("lies", "stands")
-    assert images.names[0] == "lies/00.png"
-    assert (images.y[:40] == "lies").all()
-    np.testing.assert_array_equal(
-        images.rows[3], np.asarray(Image.open(folder / "lies" / "03.png")).ravel()
-    )
-
-
 ODD = {
     "no image at all": b"just a text",
     "empty": b"",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import sfumato
-from sfumato import Ledger
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share
 from sfumato.cli.jobs.pipeline import (
@@ -20,7 +18,7 @@ from sfumato.cli.jobs.pipeline import (
     predict_table,
     transfer_table,
 )
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import Column, TableBounds, Target
@@ -45,10 +43,6 @@ QUICK = {
     "large-margin": {},
     "linear": {},
 }
-
-# Additive models cannot learn a label that is a matter of two columns together, and regressors take
-# no label: they have tests of their own.
-ELSEWHERE = ("additive", "additive-regressor", "kernel-regressor", "regressor")
 
 
 def rows(n: int = 600) -> dict[str, Any]:
@@ -85,19 +79,6 @@ def test_a_table_becomes_a_model_that_answers_tables(
     assert np.mean(np.asarray(found["prediction"]) == rows()["label"]) > least
     assert found.equals(predict_table(fitted, source, keep=("id",)))
     assert "names, types, ranges and categories of the columns" in fitted.guarantee_.public
-
-
-def test_missing_cells_and_labels_do_not_stop_a_fit(tmp_path: Path) -> None:
-    columns = {name: pa.array(values) for name, values in rows().items()}
-    holes = pa.array([None] * 5, pa.int64())
-    columns["age"] = pa.concat_arrays([holes, columns["age"][5:]])
-    columns["label"] = pa.concat_arrays([pa.nulls(5, pa.string()), columns["label"][5:]])
-    write_table(pa.table(columns), tmp_path / "rows.parquet")
-    source = TableFile(tmp_path / "rows.parquet", BOUNDS.types())
-    for bounds in (BOUNDS, replace(BOUNDS, target=Target("label", "string", "public"))):
-        fitted = fit_table(source, bounds, GENEROUS, model="gaussian")
-        found = np.asarray(predict_table(fitted, source)["prediction"])
-        assert np.mean(found[5:] == rows()["label"][5:]) > 0.8
 
 
 # Transfer -----------------------------------------------------------------------------------
@@ -140,17 +121,6 @@ def test_fabricated_rows_have_the_columns_and_the_structure(
 
 
 # Refusals -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("task", [fit_table, fabricate_table])
-def test_nothing_happens_before_bounds_are_confirmed(source: TableFile, task: Any) -> None:
-    budget = Ledger().create("rows", epsilon=9.0, delta=1e-5)
-    promise = replace(GENEROUS, epsilon=1.0, ledger=budget)
-    with pytest.raises(MissingBoundsError, match="confirmed"):
-        task(source, replace(BOUNDS, confirmed=False), promise)
-    assert budget.spent() == 0
-    task(source, BOUNDS, promise)
-    assert budget.spent() > 0
 
 
 @pytest.mark.parametrize(

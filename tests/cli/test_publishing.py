@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import sfumato
-from sfumato import Ledger
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.cli.jobs.publishing import grid_table, query_table, release_table
 from sfumato.exceptions import InvalidInputError
@@ -77,23 +74,6 @@ def test_a_mean_curve_at_the_points_that_its_columns_name(tmp_path: Path) -> Non
     asked = query_table(model, TableFile(tmp_path / "points.csv"))
     assert asked.column_names == ["t", "curve"]
     np.testing.assert_allclose(np.asarray(asked["curve"]), curve)
-
-
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ({"columns": ["weight"]}, "no column 'weight'"),
-        ({"columns": ["ward"]}, "columns of numbers"),
-        ({}, "columns of numbers"),
-        ({"columns": ["age"], "options": {"bandwith": 3}}, "no option 'bandwith'"),
-    ],
-)
-def test_wrong_words_are_named(source: TableFile, options: dict[str, Any], hint: str) -> None:
-    budget = Ledger().create("rows", epsilon=50.0, delta=1e-4)
-    promise = replace(GENEROUS, ledger=budget)
-    with pytest.raises(InvalidInputError, match=hint):
-        release_table(source, BOUNDS, promise, function="density", **options)
-    assert budget.spent() == 0
 
 
 def test_grids_and_points_have_limits(source: TableFile, tmp_path: Path) -> None:

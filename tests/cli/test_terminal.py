@@ -13,7 +13,6 @@ import click
 import pytest
 import typer
 
-import sfumato
 from sfumato.cli.main import app
 from tests.cli.running import COMMAND, confirmed, done, in_terminal, patients, plain
 
@@ -51,16 +50,6 @@ def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
     assert json.loads(ended.stdout)["class"] == "PrivateAdditiveClassifier"
     assert "\x1b" not in ended.stdout + ended.stderr
     assert ended.stderr.startswith("training a model on")
-
-
-def test_module_version_and_script_are_one() -> None:
-    ended = piped("--version")
-    assert (ended.returncode, ended.stdout) == (0, f"sfumato {sfumato.__version__}\n")
-    assert done("--version") == ended.stdout
-    script = Path(sys.executable).with_name("sfumato")
-    if script.exists():
-        shown = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
-        assert shown.stdout == ended.stdout
 
 
 def commands() -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfumato import Ledger, TableBounds
+from sfumato import Ledger
 from tests.cli.running import confirmed, done, patients, run
 
 
@@ -63,20 +63,3 @@ def test_few_records_are_called_so_only_where_their_number_is_public(folder: Pat
     assert "20 records" not in secret.stderr
     many = fitted("--epsilon", 8, "--relation", "replace_one")
     assert "outweigh" not in many.stderr
-
-
-def test_a_report_shows_both_ends_of_every_declared_range(folder: Path) -> None:
-    Path("patients.toml").write_text(
-        Path("patients.toml").read_text().replace("lower = 18", "lower = 0")
-    )
-    assert fitted("--epsilon", 1, "--delta", 1e-5).exit_code == 0
-    done("report", "model.sfumato", "-o", "report.html")
-    told = Path("report.html").read_text()
-    for name, ends in ranges(Path("patients.toml")).items():
-        assert f"{ends[0]:.10g} to {ends[1]:.10g}" in told, name
-    assert "0 to 100" in told  # a bound of 0 was left out before
-
-
-def ranges(bounds: Path) -> dict[str, tuple[float, float]]:
-    records = {column.name: column.to_record() for column in TableBounds.read(bounds).used}
-    return {n: (r["lower"], r["upper"]) for n, r in records.items() if "lower" in r}

@@ -5,7 +5,6 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
@@ -13,15 +12,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato import Guarantee
-from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.events import (
-    EntryEvent,
     GaussianEvent,
     NonPrivateEvent,
     PureEvent,
     RepeatedEvent,
 )
-from sfumato.privacy.guarantee import RecordReading
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
 from sfumato.report.charts import Point, against_epsilon
 
@@ -105,23 +101,6 @@ def test_every_form_warns_of_what_is_not_proved(kind):
     assert "Every guarantee in this report is proved" not in page
 
 
-def test_entry_guarantee_shows_what_it_means_for_a_record():
-    reading = RecordReading(54, 5.4, 4.875, 0.06, 0.0526)
-    guarantee = Guarantee(
-        epsilon=0.1,
-        unit="entry",
-        entry_bound=0.05,
-        record_reading=reading,
-        events=(RepeatedEvent(EntryEvent(0.1, 1e-3), 54),),
-    )
-    page = Reader(a_report(guarantee).to_html()).plain
-    assert "For a whole record of 54 numbers" in page
-    assert "epsilon 4.875, delta 0.06" in page
-    assert "one number of one record, up to a change of 0.05 in the units of the rows" in page
-    anywhere = replace(guarantee, whole_range=True)
-    assert "one number of one record, within its public range" in forms(a_report(anywhere))["html"]
-
-
 def test_json_gives_the_guarantees_back():
     rows = [PROVED, *UNPROVED.values()]
     record = json.loads(a_report(*rows).to_json())
@@ -130,33 +109,7 @@ def test_json_gives_the_guarantees_back():
     assert record["ceiling"] == {"accuracy": 0.95}
 
 
-@pytest.mark.parametrize("other", [*UNPROVED, "relation"])
-def test_no_sum_is_promised_where_there_is_none(other):
-    guarantee = UNPROVED.get(other, Guarantee(epsilon=1.0, relation="add_or_remove_one"))
-    report = a_report(PROVED, guarantee)
-    said = "all 2 together" in report.to_html()
-    assert said == (other == "conditional")
-
-
 # The record ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("build", "named"),
-    [
-        (lambda: Result("a", None), "'guarantee'"),
-        (lambda: Result("a", PROVED, {"accuracy": "high"}), "'metrics'"),
-        (lambda: Result("a", PROVED, [0.9]), "'metrics'"),
-        (lambda: Report("t", [PROVED]), "'results'"),
-        (lambda: Report("t", 3), "'results'"),
-        (lambda: Report("t", [], ceiling=0.9), "'ceiling'"),
-        (lambda: Report("t", [], when=datetime(2025, 1, 1)), "'when'"),
-        (lambda: Report("t", [], when="today"), "'when'"),
-    ],
-)
-def test_wrong_arguments_are_named(build, named):
-    with pytest.raises(InvalidInputError, match=named):
-        build()
 
 
 # The page -----------------------------------------------------------------------------------

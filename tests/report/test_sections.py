@@ -83,10 +83,3 @@ def test_the_curve_holds_the_released_model_too() -> None:
 
 
 # Audit --------------------------------------------------------------------------------------
-
-
-def test_an_audit_that_contradicts_is_a_warning() -> None:
-    page = Report("Wards", [PROVED], audit=Audit.from_dict(an_audit())).to_html()
-    assert '<p class="warning">' in page
-    calm = Audit.from_dict({**an_audit(), "consistent": True})
-    assert '<p class="warning">' not in Report("Wards", [PROVED], audit=calm).to_html()

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.schema import LAYOUT, Column, TableBounds, Target
@@ -27,22 +26,6 @@ BOUNDS = TableBounds(
 def test_there_and_back(tmp_path: Path) -> None:
     BOUNDS.write(tmp_path / "bounds.toml")
     assert TableBounds.read(tmp_path / "bounds.toml") == BOUNDS
-
-
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-
-
-@settings(max_examples=30)
-@given(st.dictionaries(names, st.lists(names, min_size=1, unique=True), min_size=1), names)
-def test_any_name_survives(
-    tmp_path_factory: pytest.TempPathFactory, found: dict, note: str
-) -> None:
-    columns = tuple(
-        Column(name, "string", categories=tuple(values), note="") for name, values in found.items()
-    )
-    path = tmp_path_factory.mktemp("bounds") / "bounds.toml"
-    TableBounds(tuple(replace(c, note=note) for c in columns)).write(path)
-    assert TableBounds.read(path).columns == columns
 
 
 def test_nothing_is_used_before_it_is_confirmed() -> None:

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
-from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
 
-from sfumato import PrivateLinearClassifier, TableBounds, TableEncoder, load, save
+from sfumato import TableBounds, TableEncoder
 from sfumato.tables.schema import Column
 
 pa = pytest.importorskip("pyarrow")
@@ -157,25 +155,3 @@ def test_there_and_back(library: str) -> None:
     assert same.equals(table.select(["age", "colour"]))
     days = encoder.inverse_transform(encoder.transform(table))["day"]
     assert days.equals(table["day"])
-
-
-def test_it_is_a_transformer_of_scikit_learn(tmp_path: Any) -> None:
-    frame = pd.DataFrame(
-        {
-            "age": [3, 80] * 50,
-            "colour": ["red", "blue"] * 50,
-            "share": 0.5,
-            "member": True,
-            "extra": 1,
-        }
-    )
-    encoder = TableEncoder(BOUNDS).set_output(transform="pandas")
-    assert list(encoder.fit_transform(frame).columns) == encoder.get_feature_names_out().tolist()
-    assert clone(encoder).bounds is not None
-    linear = PrivateLinearClassifier(
-        epsilon=9.0, delta=1e-5, bounds=TableEncoder(BOUNDS).row_bounds(labels=[0, 1])
-    )
-    pipeline = make_pipeline(TableEncoder(BOUNDS), linear).fit(frame, [0, 1] * 50)
-    assert pipeline.score(frame, [0, 1] * 50) == 1
-    save(TableEncoder(ODD), tmp_path / "encoder.sfumato")
-    assert load(tmp_path / "encoder.sfumato").bounds == ODD

@@ -66,43 +66,12 @@ def test_cells_by_hand(library: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("library", FRAMES)
-def test_each_cell_by_itself(library: str) -> None:
-    whole = BOUNDS.cells(FRAMES[library](COLUMNS))
-    for row in range(3):
-        alone = {name: values[row : row + 1] for name, values in COLUMNS.items()}
-        np.testing.assert_array_equal(BOUNDS.cells(FRAMES[library](alone)), whole[row : row + 1])
-
-
 def test_cells_lie_in_the_range_of_their_feature() -> None:
     cells = BOUNDS.cells(pa.table(COLUMNS))
     for column, feature in zip(cells.T, BOUNDS.features, strict=True):
         lower, upper = (0, len(feature.categories) - 1) if feature.categories else feature.range
         seen = column[~np.isnan(column)]
         assert ((seen >= lower) & (seen <= upper)).all(), feature.name
-
-
-@pytest.mark.parametrize(
-    ("columns", "hint"),
-    [
-        ({"a": 3}, "(lower, upper)"),
-        ({"a": (1, 0)}, "below"),
-        ({"a": {"lower": -1, "upper": 1, "log": True}}, "'log'"),
-        ({"a": {"lower": 0, "upper": 1, "fill": 0, "missing": True}}, "choose one"),
-        ({"a": {"categories": ["x"], "fill": "y"}}, "one of the categories"),
-        ({"a": {"categories": ["x"], "log": True}}, "'log' means nothing"),
-        ({"a": {"lower": 0, "upper": 1, "decimals": 0.5}}, "'decimals'"),
-        ({"a": {"parts": ["second"]}}, "'parts'"),
-        ({"a": {"parts": ["year"], "lower": 1990, "upper": 2000}}, "a day such as"),
-        ({"a": {"type": "date32[day]"}}, "who somebody is"),
-        ({"a": {"parts": ["hour"]}, "a.hour": (0, 1)}, "part of a date"),
-        ({"a": {"type": "timestamp[us]", "parts": ["hour"], "lo": 1}}, "'lo'"),
-    ],
-)
-def test_wrong_declarations_are_refused(columns: dict[str, Any], hint: str) -> None:
-    with pytest.raises(InvalidInputError) as error:
-        TableBounds.from_dict(columns)
-    assert hint in str(error.value)
 
 
 def test_targets_are_labels_or_a_range() -> None:

@@ -88,18 +88,6 @@ def test_a_span_that_python_cannot_hold_changes_no_other_record(tmp_path: Path, 
         assert [cells[0], cells[2]] == [READ[name][0], READ[name][2]]
 
 
-def test_a_text_that_is_no_utf_8_is_missing(tmp_path: Path) -> None:
-    sqlite_table(tmp_path / "a.sqlite", ROWS)
-    with sqlite3.connect(tmp_path / "a.sqlite") as database:
-        database.execute("UPDATE patients SET ward = CAST(x'4bf66c6e' AS TEXT) WHERE age = 31")
-    database.close()
-    assert TableFile(tmp_path / "a.sqlite", TYPES).read()["ward"].to_pylist() == [
-        None,
-        "east",
-        None,
-    ]
-
-
 @pytest.mark.parametrize("name", ["bad.xlsx", "bad.sqlite", "bad.duckdb"])
 def test_a_damaged_file_is_named_without_a_cell(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"12345678DUCK" * 99 if "duck" in name else b"Zebedee" * 99)

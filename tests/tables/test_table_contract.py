@@ -20,11 +20,9 @@ from benchmarks.odd_tables import (
     with_cell,
 )
 from sfumato import Bounds, Fabricator, PrivateTransferClassifier
-from sfumato.audit.testing.inspection import described, first_difference
 from sfumato.audit.testing.taint import compare_tables
 from sfumato.cli.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
 from sfumato.cli.jobs.publishing import release_table
-from sfumato.mechanisms.entropy import seeded
 from sfumato.tables import TableEncoder
 from sfumato.tables.cells import as_rows
 from sfumato.tables.files import TableFile
@@ -136,30 +134,6 @@ def test_every_estimator_takes_frames(name: str) -> None:
             )
         ]
         compare_tables(run, FRAMES[library](given), odd)
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_frames_give_the_model_of_their_rows(name: str) -> None:
-    """The same noise: the same model from any library, and from the rows as an array."""
-    given = {each: columns()[each] for each in (*FEATURES, "label")}
-    tables = [FRAMES[library](given) for library in ("pandas", "polars", "pyarrow")]
-    models = []
-    for table in tables:
-        with seeded(0):
-            models.append(fitted_on(estimator(name), table))
-    with seeded(0):
-        rows = estimator(name).table_rows(tables[0])
-        models.append(fitted_on(estimator(name), rows, given["label"]))
-    answer = "predict" if hasattr(models[0], "predict") else "transform"
-    if hasattr(models[0], answer):
-        first, *others = [getattr(model, answer)(tables[0]) for model in models]
-        for other in others:
-            np.testing.assert_array_equal(first, other)
-    for model in models:  # an array has no names
-        vars(model).pop("feature_names_in_", None)
-    first = described([vars(models[0])], "model")
-    for model in models[1:]:
-        assert first_difference(first, described([vars(model)], "model")) is None
 
 
 # Files ------------------------------------------------------------------------------------------
