@@ -31,7 +31,8 @@ from sfumato import (
 from sfumato.audit.testing import seeded_noise
 from sfumato.federated import Federation, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
-from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.mechanisms.gaussian import GaussianShareMechanism
 from sfumato.models import gaussians
 from sfumato.papers.data import unit_rows
 from sfumato.sums import ArrayRecords, SecondMoment

@@ -34,15 +34,18 @@ from sfumato.mechanisms import (
     ExponentialMechanism,
     GaussianMechanism,
     GaussianProcessMechanism,
-    GaussianShareMechanism,
     LaplaceMechanism,
     Mechanism,
-    QuantileMechanism,
     selection,
 )
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import Words, drawing_from
-from sfumato.mechanisms.exponential import SecondParentsMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.exponential import (
+    QuantileMechanism,
+    SecondParentsMechanism,
+    SpanningTreeMechanism,
+)
+from sfumato.mechanisms.gaussian import GaussianShareMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE
 from sfumato.privacy.events import (

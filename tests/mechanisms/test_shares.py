@@ -9,8 +9,9 @@ import pytest
 from scipy.stats import chi2, chisquare
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
+from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.gaussian import GaussianShareMechanism
 from sfumato.mechanisms.sampling import _chance_of_loss, _exact, discrete_gaussian
 from sfumato.privacy.gaussian import delta_from_mu
 from tests.every import for_each

@@ -18,22 +18,21 @@ from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.spending import Scale, Spending
 from sfumato.privacy import (
-    calibrate,
     delta_from_mu,
     epsilon_from_mu,
     epsilon_spent,
     mu_from_budget,
-    pld_delta,
-    pld_epsilon,
     record_level_guarantee,
     to_dp_event,
 )
-from sfumato.privacy.composition import keeps_budget, min_noise_multiplier
+from sfumato.privacy.composition import calibrate, keeps_budget, min_noise_multiplier
 from sfumato.privacy.distributions import (
     MAX_CELLS,
     _composed,
     _distribution,
     pld_curve,
+    pld_delta,
+    pld_epsilon,
 )
 from sfumato.privacy.events import (
     ApproximateEvent,

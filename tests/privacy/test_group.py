@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.privacy import (
-    best_attacker,
-    delta_from_mu,
-    epsilon_spent,
-    for_persons,
-    group_epsilon,
-    pld_delta,
-)
+from sfumato.privacy import best_attacker, delta_from_mu, epsilon_spent, for_persons, group_epsilon
 from sfumato.privacy.composition import group_event, parallel
+from sfumato.privacy.distributions import pld_delta
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,

@@ -15,10 +15,7 @@ from scipy.stats import nbinom, norm, poisson
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.privacy import (
-    pld_delta,
-)
-from sfumato.privacy.distributions import profile_masses
+from sfumato.privacy.distributions import pld_delta, profile_masses
 from sfumato.privacy.events import (
     GaussianEvent,
     PureEvent,

@@ -6,16 +6,8 @@ operating system's entropy the rounding of exact real noise. Read `base.py` (cha
 `exponential.py`, `objective.py`.
 """
 
-from sfumato.mechanisms.base import AdditiveMechanism, Mechanism
+from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.entropy import fault_of_entropy
-from sfumato.mechanisms.exponential import (
-    ColumnPairsMechanism,
-    ExponentialMechanism,
-    QuantileMechanism,
-)
-from sfumato.mechanisms.gaussian import (
-    GaussianMechanism,
-    GaussianProcessMechanism,
-    GaussianShareMechanism,
-)
+from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianProcessMechanism
 from sfumato.mechanisms.laplace import EntryMechanism, LaplaceMechanism

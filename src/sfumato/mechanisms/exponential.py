@@ -259,22 +259,7 @@ class ColumnPairsMechanism(Mechanism):
 
     @classmethod
     def best(cls, scores: Array, n_choices: int, pairs: Pairs) -> Places:
-        """Return the pairs of the largest scores, which are released: nothing is drawn.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_pairs,)
-            Released scores.
-        n_choices : int
-            Pairs to choose.
-        pairs : tuple of (int, int)
-            The candidates.
-
-        Returns
-        -------
-        ndarray of int of shape (n_chosen, 2)
-            The pairs.
-        """
+        """Return the pairs of the largest scores, which are released: nothing is drawn."""
         return cls._one_by_one(scores, n_choices, pairs, lambda each: int(np.argmax(each)))
 
     @classmethod
@@ -292,20 +277,7 @@ class ColumnPairsMechanism(Mechanism):
     @staticmethod
     @abstractmethod
     def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Return the candidates that may be chosen next.
-
-        Parameters
-        ----------
-        pairs : tuple of (int, int)
-            The candidates.
-        chosen : sequence of int
-            Numbers of the pairs so far.
-
-        Returns
-        -------
-        ndarray of int
-            Numbers of candidates.
-        """
+        """Return numbers of the candidates that may be chosen next."""
 
 
 class SpanningTreeMechanism(ColumnPairsMechanism):

@@ -406,20 +406,7 @@ class GaussianShareMechanism(Mechanism):
         return grid
 
     def largest(self, size: int, max_sum: float) -> int:
-        """Bound a party's number in cells, its noise included.
-
-        Parameters
-        ----------
-        size : int
-            Numbers of the statistic.
-        max_sum : float
-            Public bound on the magnitude of an exact sum.
-
-        Returns
-        -------
-        int
-            The bound.
-        """
+        """Bound a party's number in cells, its noise included, for exact sums up to `max_sum`."""
         step, scale = self.grid(size)
         return math.ceil((max_sum + DEVIATIONS * scale) / step) + 1
 
@@ -432,20 +419,7 @@ class GaussianShareMechanism(Mechanism):
         return (np.rint(statistic.ravel() / step) + 0.0).astype(np.int64) + noise.astype(np.int64)
 
     def release_symmetric(self, value: ArrayLike, *, ledger: Chargeable | None) -> Cells:
-        """Do the same for symmetric matrices: each number above the diagonal counts once.
-
-        Parameters
-        ----------
-        value : array-like of shape (..., d, d)
-            The exact sums, symmetric.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        ndarray of int64
-            Whole cells of the upper triangles, one after the other.
-        """
+        """Do the same for symmetric matrices: whole cells of their upper triangles, in a row."""
         statistic = as_statistic(value)
         _require_square(statistic)
         step, scale = self.grid(statistic.size)
@@ -464,22 +438,7 @@ class GaussianShareMechanism(Mechanism):
     def total(
         self, cells: Cells, shape: tuple[int, ...], *, symmetric: bool
     ) -> NDArray[np.float64]:
-        """Return the total of all parties' cells as the released statistic.
-
-        Parameters
-        ----------
-        cells : ndarray of int64
-            The sum of what all parties' `release`, or `release_symmetric`, gave.
-        shape : tuple of int
-            Of the statistic.
-        symmetric : bool
-            Whether the cells are of upper triangles.
-
-        Returns
-        -------
-        ndarray
-            The noisy statistic.
-        """
+        """Return the sum of all parties' cells, of upper triangles or not, as the statistic."""
         numbers = cells * self.grid(math.prod(shape))[0]
         if not symmetric:
             return np.asarray(numbers.reshape(shape))

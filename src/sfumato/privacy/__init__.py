@@ -8,13 +8,11 @@ and `interchange.py`.
 
 from sfumato.privacy.attacker import Attacker, best_attacker
 from sfumato.privacy.composition import (
-    calibrate,
     compose,
     epsilon_spent,
     for_persons,
     group_epsilon,
     record_level_guarantee,
 )
-from sfumato.privacy.distributions import pld_delta, pld_epsilon
 from sfumato.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
 from sfumato.privacy.interchange import to_dp_event

@@ -462,24 +462,8 @@ def calibrate(
 ) -> float:
     """Find the knob at which the cost of ``events_of(knob)`` is epsilon, from the safe side.
 
-    Parameters
-    ----------
-    events_of : callable
-        Returns the events of a run with that knob; their cost must be monotone in it.
-    epsilon, delta : float
-        The budget.
-    bracket : (float, float)
-        Two positive knobs: at the first the budget is kept, at the second it is passed. Either
-        may be the larger.
-    relation : Relation, default="replace_one"
-        Which data sets count as neighbours.
-    tolerance : float, default=1e-6
-        Relative width at which the bisection stops.
-
-    Returns
-    -------
-    float
-        A knob that keeps the budget, within `tolerance` of one that passes it.
+    The cost must be monotone in the knob. `bracket` is two positive knobs: at the first the budget
+    is kept, at the second it is passed; either may be the larger.
     """
     kept, passed = bracket
     if min(bracket) <= 0:

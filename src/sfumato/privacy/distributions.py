@@ -50,20 +50,7 @@ MAX_EXPONENT = 700.0  # of exp in doubles
 
 
 def pld_epsilon(counts: Mapping[Event, int], delta: float) -> float:
-    """Epsilon of all events together at `delta`, never below the truth; infinite if unknown.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        The releases and how often each was made.
-    delta : float
-        The delta at which epsilon is asked for.
-
-    Returns
-    -------
-    float
-        Epsilon.
-    """
+    """Epsilon of all events together at `delta`, never below the truth; infinite if unknown."""
     return _epsilon(tuple(_one_gaussian(unnamed(counts)).items()), delta)
 
 
@@ -88,20 +75,7 @@ def pld_keeps(counts: Mapping[Event, int], epsilon: float, delta: float) -> bool
 
 
 def pld_delta(counts: Mapping[Event, int], epsilon: float) -> float:
-    """Delta of all events together at `epsilon`, never below the truth; 1 if unknown.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        The releases and how often each was made.
-    epsilon : float
-        The epsilon at which delta is asked for.
-
-    Returns
-    -------
-    float
-        Delta.
-    """
+    """Delta of all events together at `epsilon`, never below the truth; 1 if unknown."""
     return pld_curve(counts)(epsilon)
 
 

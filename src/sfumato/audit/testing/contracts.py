@@ -27,11 +27,10 @@ from sfumato.mechanisms import (
     ExponentialMechanism,
     GaussianMechanism,
     LaplaceMechanism,
-    QuantileMechanism,
 )
 from sfumato.mechanisms.base import Released, taped
 from sfumato.mechanisms.entropy import Words, drawing_from, seeded
-from sfumato.mechanisms.exponential import ColumnPairsMechanism
+from sfumato.mechanisms.exponential import ColumnPairsMechanism, QuantileMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, flatten
