@@ -92,41 +92,36 @@ class NearlyExact(CheapGaussian):
     share = 1e-3
 
 
-def test_few_runs_refute_an_estimator_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many as every estimator is given above."""
-    monkeypatch.setattr(budget, "GAUSSIAN", Law(NearlyExact.from_mu, is_gaussian=True))
-    with seeded_noise(0):
-        found = PrivatePCA(1, bounds=Bounds(norm=1.0)).audit(n_runs=RUNS, confidence=CONFIDENCE)
-    assert found.consistent is False
+def cheap(patch: pytest.MonkeyPatch, kind: type[GaussianMechanism]) -> None:
+    patch.setattr(budget, "GAUSSIAN", Law(kind.from_mu, is_gaussian=True))
 
 
+@pytest.mark.parametrize(
+    ("fault", "n_runs", "least"),
+    [
+        (lambda patch: cheap(patch, NearlyExact), RUNS, 1.0),  # as every estimator is given above
+        (lambda patch: cheap(patch, CheapGaussian), 1000, 1.4),
+        # A fifth of the sensitivity makes the noise too small by five; the pair attains it.
+        (
+            lambda patch: patch.setattr(SecondMoment, "term_sensitivity", lambda *_: 2**0.5 / 5),
+            1000,
+            1.0,
+        ),
+    ],
+)
 def test_too_little_noise_is_caught_and_the_right_noise_is_not(
-    monkeypatch: pytest.MonkeyPatch,
+    fault: Any, n_runs: int, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The pair is the worst and the attack the best: little is lost but the sampling."""
     model = PrivatePCA(1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
     with seeded_noise(0):
-        assert model.audit(n_runs=1000, confidence=CONFIDENCE).consistent is True
-        monkeypatch.setattr(budget, "GAUSSIAN", Law(CheapGaussian.from_mu, is_gaussian=True))
-        found = model.audit(n_runs=1000, confidence=CONFIDENCE)
+        found = model.audit(n_runs=2000)
+        assert found.consistent is True
+        assert 0.4 < found.two_point.bound.epsilon <= 1.0
+        fault(monkeypatch)
+        found = model.audit(n_runs=n_runs, confidence=CONFIDENCE)
     assert found.consistent is False
-    assert found.two_point.bound.epsilon > 1.4
-
-
-def test_a_wrong_sensitivity_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sensitivity of a fifth makes the noise too small by five; the pair attains it."""
-    monkeypatch.setattr(SecondMoment, "term_sensitivity", lambda *_: math.sqrt(2) / 5)
-    with seeded_noise(0):
-        found = PrivatePCA(1, bounds=Bounds(norm=1.0)).audit(n_runs=1000, confidence=CONFIDENCE)
-    assert found.consistent is False
-
-
-def test_the_usual_settings_certify_most_of_the_promise() -> None:
-    """The pair is the worst and the attack the best: little is lost but the sampling."""
-    with seeded_noise(0):
-        found = PrivatePCA(1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0)).audit(
-            n_runs=2000  # fewer than usual, and about half of the promise is seen
-        )
-    assert 0.4 < found.two_point.bound.epsilon <= 1.0
+    assert found.two_point.bound.epsilon > least
 
 
 class PeekingMoments(PrivateMoments):
@@ -189,31 +184,22 @@ def test_nothing_to_audit_is_said() -> None:
 # Parts -------------------------------------------------------------------------------------------
 
 
-def released(mechanism: Any, statistic: Any, output: Any, method: str = "release") -> Released:
-    return Released(mechanism, method, np.asarray(statistic), output)
+def ratio(mechanism: Any, here: Any, there: Any, output: Any) -> float:
+    sides = [Released(mechanism, "release", np.asarray(each), output) for each in (here, there)]
+    return log_ratio(sides[:1], sides[1:])
 
 
 @pytest.mark.parametrize("output", [-1.0, 0.3, 4.0])
-def test_log_ratios_of_densities(output: float) -> None:
+def test_log_ratios_are_those_of_densities(output: float) -> None:
     gaussian = GaussianMechanism(sensitivity=1.0, noise_multiplier=2.0)
-    found = log_ratio(
-        [released(gaussian, [1.0], np.array([output]))], [released(gaussian, [0.0], None)]
-    )
     right = norm.logpdf(output, 1.0, 2.0) - norm.logpdf(output, 0.0, 2.0)
-    assert found == pytest.approx(right, rel=1e-6)
+    assert ratio(gaussian, [1.0], [0.0], np.array([output])) == pytest.approx(right, rel=1e-6)
     laplace = LaplaceMechanism(sensitivity=1.0, epsilon=2.0)
-    found = log_ratio(
-        [released(laplace, [1.0], np.array([output]))], [released(laplace, [0.0], None)]
-    )
-    assert found == pytest.approx(2 * (abs(output) - abs(output - 1)), rel=1e-6)
-
-
-def test_log_ratios_of_other_laws() -> None:
+    right = 2 * (abs(output) - abs(output - 1))
+    assert ratio(laplace, [1.0], [0.0], np.array([output])) == pytest.approx(right, rel=1e-6)
     entry = EntryMechanism(entry_bound=1.0, epsilon=1.0, delta=0.1)
-    exact = released(entry, [0.0, 0.0], np.array([0.0, 0.7]))
-    assert log_ratio([exact], [released(entry, [1.0, 0.0], None)]) > 100
-    choice = ExponentialMechanism(sensitivity=1.0, epsilon=1.0)
-    assert log_ratio([released(choice, [1.0, 0.0], 0)], [released(choice, [0.0, 0.0], None)]) > 0
+    assert ratio(entry, [0.0, 0.0], [1.0, 0.0], np.array([0.0, 0.7])) > 100
+    assert ratio(ExponentialMechanism(sensitivity=1.0, epsilon=1.0), [1.0, 0.0], [0.0, 0.0], 0) > 0
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
