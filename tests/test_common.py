@@ -161,9 +161,8 @@ def public_estimators() -> dict[str, type]:
 def test_every_public_estimator_is_checked() -> None:
     # scikit-learn's checks do not know protected entries
     assert {*INSTANCES, "EntryHullClassifier"} == set(public_estimators())
-    assert {
-        name for name, kind in public_estimators().items() if issubclass(kind, PrivateEstimator)
-    } == set(CASES)
+    private = {k for k, kind in public_estimators().items() if issubclass(kind, PrivateEstimator)}
+    assert private - {"PrivateImageClassifier"} == set(CASES)  # tests/models/test_image_features.py
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
