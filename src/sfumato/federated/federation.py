@@ -250,11 +250,6 @@ class Federation(RemoteRecords):
         super().__init__(widths.pop(), relation, number)
 
     @property
-    def parties(self) -> list[str]:
-        """Names of those who still take part."""
-        return list(self._shared.active)
-
-    @property
     def rounds(self) -> tuple[SumRound, ...]:
         """What happened, sum by sum."""
         return tuple(self._shared.rounds)

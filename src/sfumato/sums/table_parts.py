@@ -168,22 +168,17 @@ class FileParts(LocalParts):
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known: JSON has names in its records."""
         for file in self._files:
-            _refuse_guessed_types(file)
+            _read(file)
         return self
 
 
 def _read(file: TableFile, names: list[str] | None = None) -> Iterable[Any]:
-    if names is None:
-        _refuse_guessed_types(file)
-    return file.batches(names)
-
-
-def _refuse_guessed_types(file: TableFile) -> None:
-    if file.format in ("csv", "jsonl"):
+    if names is None and file.format in ("csv", "jsonl"):
         raise InvalidInputError(
             f"The types of the columns of '{file.path}' would be guessed from its cells: give "
             "bounds=TableBounds(...), which declares them."
         )
+    return file.batches(names)
 
 
 class FolderParts(LocalParts):
