@@ -51,7 +51,6 @@ SKETCH_SHARE = 0.15  # less this for the first look at classes that are cut into
 CLIP = 0.9  # of the root mean square length of the rows along U
 CONSTANT = 0.5  # w; a power of two, so that scaling by it is exact
 MIN_SPREAD = 1e-4  # of the squared radius of the bounds
-NEGLIGIBLE_NOISE = 0.01  # likewise: rows may fill a tenth of their bounds before it shows
 TOLERABLE_NOISE = 0.5  # spectral radius of the noise on a covariance, by its average eigenvalue
 
 
@@ -74,27 +73,13 @@ class ClassGaussians:
 
 @dataclass(frozen=True)
 class CentredGaussians:
-    """Released: Gaussians of ``u = Uᵀ(x - centre) / radius``; no row is held.
+    """Released: Gaussians of ``u = Uᵀ(x - centre) / radius``; no row is held."""
 
-    Parameters
-    ----------
-    centre : ndarray of shape (n_features,)
-        The private mean.
-    basis : ndarray of shape (n_features, k)
-        U, orthonormal columns.
-    radius : float
-        Length of a row that has ``|u| = 1``.
-    gaussians : ClassGaussians
-        Counts, means and covariances of u.
-    classes : ndarray of shape (n_gaussians,)
-        Code of the class of each Gaussian.
-    """
-
-    centre: Array
-    basis: Array
-    radius: float
-    gaussians: ClassGaussians
-    classes: NDArray[np.intp]
+    centre: Array  # the private mean
+    basis: Array  # U, orthonormal columns
+    radius: float  # length of a row that has |u| = 1
+    gaussians: ClassGaussians  # of u
+    classes: NDArray[np.intp]  # code of the class of each Gaussian
 
     def in_units_of(self, bounds: Bounds) -> CentredGaussians:
         """Return the Gaussians of the unit ball in the units of rows with these bounds."""
@@ -274,25 +259,12 @@ def default_n_gaussians(
     mu /= noise
     for parts in (4, 2):
         rows = n_rows / (n_classes * parts)
-        if _noise_of_covariance(n_components, rows, mu) <= TOLERABLE_NOISE:
+        moved = ClassMoments(1, n_components, CONSTANT).term_sensitivity(Relation.REPLACE_ONE)
+        radius = math.sqrt(2 * n_components) * moved / mu / rows
+        if n_components * radius <= TOLERABLE_NOISE:
             # Each cut needs an axis, and a part more rows than coordinates.
             return parts if rows > n_components >= 2 else 1
     return 1
-
-
-def is_one_release_enough(
-    *, epsilon: float, delta: float, n_rows: int, n_classes: int, n_features: int
-) -> bool:
-    """Return, from public numbers alone, whether moments of all features have negligible noise."""
-    mu = mu_from_budget(epsilon, delta)
-    return _noise_of_covariance(n_features, n_rows / n_classes, mu) <= NEGLIGIBLE_NOISE
-
-
-def _noise_of_covariance(order: int, n_rows: float, mu: float) -> float:
-    """Return the spectral radius of a covariance's noise over its average eigenvalue, 1/order."""
-    moments = ClassMoments(1, order, CONSTANT)
-    noise = moments.term_sensitivity(Relation.REPLACE_ONE) / mu
-    return order * math.sqrt(2 * order) * noise / n_rows
 
 
 # Post-processing: no row is read from here on ---------------------------------------------------
