@@ -18,7 +18,7 @@ from typing import Any
 import dask
 import numpy as np
 
-from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.exceptions import EngineError
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
 from sfumato.sums.persons import partition_of
 from sfumato.sums.table_parts import BATCH_ROWS, LocalParts
@@ -115,43 +115,6 @@ class ClusterFiles(DelayedParts):
         return self
 
 
-class ArrayParts(DelayedParts):
-    """The chunks of a Dask array, with labels and IDs beside them.
-
-    rows: (n, width).
-    labels, groups (n,): Labels or targets, and IDs of persons.
-    """
-
-    def __init__(self, rows: Any, labels: Any = None, groups: Any = None) -> None:
-        if rows.ndim != 2:
-            raise InvalidInputError(f"Rows must form a 2-D array. Got {rows.ndim} dimensions.")
-        if groups is not None:
-            raise InvalidInputError(
-                "Rows of persons are brought together in tables: give a Dask DataFrame with a "
-                "column of IDs. Nothing was charged."
-            )
-        rows = rows.rechunk({1: -1})
-        parts = rows.to_delayed()[:, 0].tolist()
-        beside = [_column(each, rows, len(parts)) for each in (labels, groups)]
-        together = [dask.delayed(tuple)(list(each)) for each in zip(parts, *beside, strict=True)]
-        super().__init__(together, int(rows.shape[1]))
-
-
-def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
-    """Cut a column as the rows are cut."""
-    if column is None:
-        return [None] * n_parts
-    if not hasattr(column, "chunks") or column.ndim != 1:
-        raise InvalidInputError("With a Dask array, 'y' must be a Dask array of one dimension.")
-    if not np.isnan(rows.shape[0]) and column.shape[0] != rows.shape[0]:
-        raise InvalidInputError("X and y have inconsistent numbers of samples.")
-    same = column if np.isnan(rows.shape[0]) else column.rechunk((rows.chunks[0],))
-    if same.numblocks[0] != n_parts:
-        raise InvalidInputError("X and y have inconsistent numbers of chunks.")
-    found: list[Any] = same.to_delayed().tolist()
-    return found
-
-
 @dataclass(frozen=True)
 class _Reader:
     """A part that is read by the task that adds it up: its rows are no result of any task."""
@@ -200,11 +163,8 @@ def _reused_memory() -> Iterator[None]:
 
 def _in_batches(part: Any) -> Iterator[Any]:
     """Cut a partition into batches that stay near the processor."""
-    together = part if isinstance(part, tuple) else (part,)
-    for start in range(0, max(len(together[0]), 1), BATCH_ROWS):
-        cut = slice(start, start + BATCH_ROWS)
-        batch = tuple(None if each is None else each[cut] for each in together)
-        yield batch if isinstance(part, tuple) else batch[0]
+    for start in range(0, max(len(part), 1), BATCH_ROWS):
+        yield part[start : start + BATCH_ROWS]
 
 
 def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:

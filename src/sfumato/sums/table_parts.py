@@ -35,18 +35,17 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow":
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
     """Open a table that is not in memory, by its kind, without importing any other engine.
 
-    X (path, URL, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Dask array,
-        Partitions): The table. A path may name a file, a folder of files, or be a glob.
-    y, groups (str or None): Names of the columns of the target and of IDs; Dask arrays beside a
-        Dask array.
+    X (path, URL, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Partitions): The
+        table. A path may name a file, a folder of files, or be a glob.
+    y, groups (str or None): Names of the columns of the target and of IDs.
     Returns parts: The table in parts.
     Returns y, groups: The names of columns that are left to be found.
     """
     library = library_of(X)
     if library == "dask" and hasattr(X, "chunks"):
-        from sfumato.sums.dask import ArrayParts  # here, because it needs Dask
-
-        return ArrayParts(X, y, groups), None, None
+        raise InvalidInputError(
+            "Dask arrays are not taken: give a Dask DataFrame, whose columns have names."
+        )
     for name, column in (("y", y), ("groups", groups)):
         if column is not None and not isinstance(column, str):
             raise InvalidInputError(
@@ -58,7 +57,7 @@ def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions
     if isinstance(X, str | os.PathLike):
         return UrlParts(X) if is_url(X) else FileParts.of(X), y, groups
     if library == "dask":
-        from sfumato.sums.dask import FrameParts
+        from sfumato.sums.dask import FrameParts  # here, because it needs Dask
 
         return FrameParts(X), y, groups
     if library == "pyspark":
