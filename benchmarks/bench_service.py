@@ -35,10 +35,10 @@ from benchmarks.recording import write
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service.access import make_token
+from sfumato.service.api import COOKIE
 from sfumato.service.office import ServiceApi
 from sfumato.service.settings import Settings
 from sfumato.service.store import ServiceError
-from sfumato.service.studio.sessions import COOKIE
 
 ANALYSTS, WATCHERS = 20, 8
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}

@@ -11,8 +11,7 @@ import pytest
 
 from sfumato.service.access import make_token, person_of
 from sfumato.service.api import router
-from sfumato.service.auth import HEADERS, MAX_BYTES
-from sfumato.service.settings import forbid_reading
+from sfumato.service.web import HEADERS, MAX_BYTES
 from tests.service.house import API, House
 
 ROLES = {"olga": "officer", "ada": "analyst", "uwe": "auditor"}
@@ -114,9 +113,20 @@ def test_bodies_have_a_limit_and_odd_ones_an_answer(house: House) -> None:
     path = f"{API}/datasets/patients/jobs"
     large = b"[" + b"1," * MAX_BYTES + b"1]"
     assert house.request("POST", path, headers=headers, content=large).status_code == 413
+    unbounded = {**headers, "Transfer-Encoding": "chunked"}
+    chunked = house.request("POST", path, headers=unbounded, content=b"{}")
+    assert chunked.status_code == 413, "a body says how large it is"
     for content in (b"", b"{", b"\xff\xfe", b"[" * 5000):
         status = house.request("POST", path, headers=headers, content=content).status_code
         assert status in (400, 422), (content[:10], status)
+
+
+def test_every_field_is_documented(house: House) -> None:
+    schemas = house.request("GET", "/api/openapi.json").json()["components"]["schemas"]
+    for name, schema in schemas.items():
+        if name not in ("HTTPValidationError", "ValidationError"):
+            for field, about in schema.get("properties", {}).items():
+                assert about.get("description"), f"{name}.{field}"
 
 
 def test_every_answer_carries_the_headers(house: House) -> None:
@@ -130,7 +140,7 @@ def test_a_fault_tells_nothing(house: House, monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: object) -> None:
         raise RuntimeError("row 7: Ada Lovelace")
 
-    monkeypatch.setattr(house.office, "datasets", broken)
+    monkeypatch.setattr(house.office, "shown_to", broken)
     answer = house.request(
         "GET", f"{API}/datasets", headers={"Authorization": f"Bearer {house.tokens['ada']}"}
     )
@@ -213,4 +223,3 @@ def test_the_web_process_cannot_open_rows(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "refused"
-    assert callable(forbid_reading)

@@ -18,7 +18,9 @@ import pytest
 from sfumato import Ledger
 from sfumato.exceptions import BudgetExceededError
 from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.service import api
 from sfumato.service.access import Person
+from sfumato.service.bodies import NewJob
 from sfumato.service.office import ServiceApi
 from tests.service.house import API, House
 from tests.service.test_studio import Browser
@@ -153,9 +155,9 @@ def test_a_quota_is_no_race(fresh: House) -> None:
     def submit(number: int) -> None:
         ready.wait(900)
         who = Person("ada", "analyst", "all", "test")
-        asked = {"kind": "moments", "epsilon": 0.3, "delta": None, "purpose": "a race"}
+        asked = NewJob(kind="moments", epsilon=0.3, purpose="a race")
         with contextlib.suppress(BudgetExceededError):
-            offices[number % 4].submit(who, "patients", asked, None)
+            api.submit(who, None, "patients", asked, offices[number % 4])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(submit, range(4)))

@@ -115,8 +115,6 @@ def test_from_the_first_link_to_a_release(browser: Any, link: str, tmp_path: Pat
     walk.follow("Audit")
     page.wait_for_selector("text=Every line is intact")
     walk.look("audit")
-    walk.follow("API")
-    walk.look("api")
     assert walk.trouble == []
 
 

@@ -174,12 +174,12 @@ def test_no_request_is_a_fault_of_the_service(fuzzed: House) -> None:
 
 def test_a_planted_fault_is_found(fuzzed: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: an office that trips over a delta that was stated."""
-    real = fuzzed.office.plan
+    real = fuzzed.office.steps
 
-    def tripping(who: Any, name: str, epsilon: float, delta: float | None, kind: str) -> Any:
-        return real(who, name, epsilon, {None: delta}[delta], kind)
+    def tripping(who: Any, found: Any, kind: str, epsilon: float, delta: float | None) -> Any:
+        return real(who, found, kind, epsilon, {None: delta}[delta])
 
-    monkeypatch.setattr(fuzzed.office, "plan", tripping)
+    monkeypatch.setattr(fuzzed.office, "steps", tripping)
     (found,) = [one for one in operations(fuzzed) if one[1].endswith("/plan")]
     with pytest.raises(AssertionError, match="fault"):
         fuzz(fuzzed, *found)

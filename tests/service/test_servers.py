@@ -7,7 +7,6 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -15,7 +14,9 @@ import pytest
 from sfumato import Ledger
 from sfumato.exceptions import BudgetExceededError
 from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.service import api
 from sfumato.service.access import Person
+from sfumato.service.bodies import NewJob
 from sfumato.service.office import ServiceApi
 from tests.ledger.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.service.house import House
@@ -46,10 +47,10 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     def submit(number: int) -> str | None:
         name = people[number % ANALYSTS]
         who = Person(name, "analyst", "all", "test")
-        body: dict[str, Any] = {"kind": "moments", "estimator": "PrivateMoments"}
-        body |= {"epsilon": 0.2, "delta": None, "purpose": "a test"}
+        body = NewJob(kind="moments", epsilon=0.2, purpose="a test")
+        key = f"key {number % 40}"
         try:
-            job = offices[number % 4].submit(who, "patients", body, f"key {number % 40}")
+            job = api.submit(who, None, "patients", body, offices[number % 4], key)
         except BudgetExceededError:
             return None
         return str(job["id"])

@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.@-]+$")]
+Name = Annotated[
+    str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@-][A-Za-z0-9_.@-]*$")
+]
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 Kind = Literal["fit", "explanation", "search", "fabricate", "density", "curve", "moments"]
 Value = str | int | float | bool | None
@@ -115,10 +117,6 @@ class ColumnFacts(_Body):
         default=None, description="Of the column of IDs: how a person's rows are added up."
     )
 
-    def given(self) -> dict[str, Any]:
-        """Return what was said."""
-        return {key: getattr(self, key) for key in self.model_fields_set}
-
 
 class FileFormat(_Body):
     """How the file is written as text, all of it; empty: as it was proposed."""
@@ -133,10 +131,6 @@ class FileFormat(_Body):
     missing: list[str] | None = Field(
         default=None, max_length=100, description="Words for a missing cell, in common usage."
     )
-
-    def given(self) -> dict[str, Any]:
-        """Return what was said."""
-        return {key: getattr(self, key) for key in self.model_fields_set}
 
 
 class OpenDataset(_Body):

@@ -75,6 +75,8 @@ def _ended(processes: Any) -> None:
 
 
 def _forked(part: str, settings: Settings, options: dict[str, Any]) -> int:
+    import uvicorn
+
     parent = os.getpid()
     with warnings.catch_warnings():  # this process has one thread of Python's own
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -92,34 +94,23 @@ def _forked(part: str, settings: Settings, options: dict[str, Any]) -> int:
         if part == "workers":
             Workers(settings).run()
         else:
-            _serve_web(settings, options)
+            sys.setswitchinterval(SWITCH)
+            with contextlib.suppress(OSError, AttributeError):  # of glibc
+                # Threads take memory from two places: each would keep the most it ever needed.
+                ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
+            forbid_reading(Path(settings.data))
+            uvicorn.run(
+                options["app"],
+                host=options["host"],
+                port=options["port"],
+                ssl_certfile=options.get("certificate"),
+                ssl_keyfile=options.get("key"),
+                access_log=False,  # paths name data sets and people
+                server_header=False,
+                log_level="warning",
+                timeout_keep_alive=10,
+                limit_concurrency=200,
+            )
         code = 0
     finally:
         os._exit(code)
-
-
-def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
-    import uvicorn
-
-    app = options["app"]
-    sys.setswitchinterval(SWITCH)
-    _share_memory_among_threads()
-    forbid_reading(Path(settings.data))
-    uvicorn.run(
-        app,
-        host=options["host"],
-        port=options["port"],
-        ssl_certfile=options.get("certificate"),
-        ssl_keyfile=options.get("key"),
-        access_log=False,  # paths name data sets and people
-        server_header=False,
-        log_level="warning",
-        timeout_keep_alive=10,
-        limit_concurrency=200,
-    )
-
-
-def _share_memory_among_threads() -> None:
-    """Let threads take memory from two places: each would keep the most that it ever needed."""
-    with contextlib.suppress(OSError, AttributeError):  # of glibc; others have no such places
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)

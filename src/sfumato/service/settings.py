@@ -57,18 +57,17 @@ class Settings:
 
     def secret(self) -> bytes:
         """Return the web process's secret, which ties forms to sessions; made at first start."""
-        _make_key(self.secret_file)
-        return self.secret_file.read_bytes()
+        path = self.state / "secret.key"
+        with suppress(FileExistsError):
+            place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(place, "w") as file:
+                file.write(secrets.token_hex(32))
+        return path.read_bytes()
 
     @property
     def releases(self) -> Path:
         """Folder of released files, a folder per release."""
         return self.state / "releases"
-
-    @property
-    def secret_file(self) -> Path:
-        """File of the secret that ties forms to sessions."""
-        return self.state / "secret.key"
 
     @property
     def signing_key(self) -> Path:
@@ -111,14 +110,6 @@ class Settings:
         if path == root or root not in path.parents:
             raise InvalidInputError("'path' must name a file or folder inside the data folder.")
         return path
-
-
-def _make_key(path: Path) -> None:
-    """Write a random key for its owner alone, where there is none."""
-    with suppress(FileExistsError):
-        place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(place, "w") as file:
-            file.write(secrets.token_hex(32))
 
 
 def forbid_reading(folder: Path) -> None:

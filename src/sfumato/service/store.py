@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
 from sfumato.core.databases import Database, ErrorTexts, Transaction
 from sfumato.exceptions import InvalidInputError, SfumatoError
-from sfumato.service.states import JobState, require_dataset_step, require_job_step
 
 
 class ServiceError(SfumatoError):
@@ -23,6 +23,58 @@ class ServiceError(SfumatoError):
 
 class NotFoundError(InvalidInputError):
     """There is no such thing, or the person who asks may not see it."""
+
+
+class DatasetState(StrEnum):
+    """What can be done with a data set."""
+
+    DESCRIBING = "describing"  # a worker reads it, to propose bounds
+    UNREADABLE = "unreadable"  # it could not be read
+    PROPOSED = "proposed"  # an officer confirms its bounds, column by column
+    OPEN = "open"  # analysts may ask
+    RETIRED = "retired"  # no more releases; the ledger stays
+
+
+class JobState(StrEnum):
+    """Where a request stands."""
+
+    WAITING = "waiting"  # for an officer
+    QUEUED = "queued"  # for a worker
+    RUNNING = "running"
+    RELEASED = "released"
+    DECLINED = "declined"  # by an officer; nothing was charged
+    CANCELLED = "cancelled"  # before it was charged
+    REFUSED = "refused"  # by the budget; nothing was charged
+    FAILED = "failed"  # nothing was charged
+    LOST = "lost"  # charged, and then nothing was shown: the charge stands
+
+
+ENDED = frozenset(
+    {
+        JobState.RELEASED,
+        JobState.DECLINED,
+        JobState.CANCELLED,
+        JobState.REFUSED,
+        JobState.FAILED,
+        JobState.LOST,
+    }
+)
+
+_DATASET_STEPS = {
+    DatasetState.DESCRIBING: {DatasetState.PROPOSED, DatasetState.UNREADABLE, DatasetState.RETIRED},
+    DatasetState.UNREADABLE: {DatasetState.RETIRED},
+    DatasetState.PROPOSED: {DatasetState.OPEN, DatasetState.RETIRED},
+    DatasetState.OPEN: {DatasetState.RETIRED},
+    DatasetState.RETIRED: set(),
+}
+_JOB_STEPS = {
+    JobState.WAITING: {JobState.QUEUED, JobState.DECLINED, JobState.CANCELLED},
+    JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED},
+    JobState.RUNNING: {
+        *(JobState.RELEASED, JobState.REFUSED, JobState.FAILED, JobState.LOST),
+        *(JobState.CANCELLED, JobState.QUEUED),  # back only where nothing was charged
+    },
+}
 
 
 WORDS = ErrorTexts(
@@ -76,7 +128,10 @@ class Store:
         def make(store: Transaction) -> None:
             if store.is_server:
                 store.run("SELECT pg_advisory_xact_lock(7315823)")
-            if not _has_tables(store):
+            catalogue = "pg_tables" if store.is_server else "sqlite_master"
+            word = "tablename" if store.is_server else "name"
+            asked = f"SELECT 1 FROM {catalogue} WHERE {word} = 'service_about'"  # noqa: S608
+            if not store.run(asked):
                 for statement in _TABLES:
                     store.run(statement)
                 store.run("INSERT INTO service_about (format) VALUES (?)", (FORMAT,))
@@ -213,7 +268,7 @@ class Store:
             if not rows:
                 raise NotFoundError(f"There is no data set {name!r}.")
             if state is not None:
-                require_dataset_step(rows[0][0], state)
+                _require_step(_DATASET_STEPS, "data set", rows[0][0], state)
             record = {**json.loads(rows[0][1]), **changes}
             store.run(
                 "UPDATE service_datasets SET state = ?, record = ? WHERE name = ?",
@@ -305,7 +360,7 @@ class Store:
             if not rows:
                 raise NotFoundError(f"There is no job {identity!r}.")
             job = _job(rows[0])
-            require_job_step(job["state"], state)
+            _require_step(_JOB_STEPS, "job", job["state"], state)
             job = {**job, **changes, "reason": reason, "changed": now()}
             self._set_job(store, job, state)
             if release is not None:
@@ -327,7 +382,7 @@ class Store:
             (row,) = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
             job = {**_job(row), "cancel": True}
             if job["state"] != JobState.RUNNING:
-                require_job_step(job["state"], JobState.CANCELLED)
+                _require_step(_JOB_STEPS, "job", job["state"], JobState.CANCELLED)
                 job |= {"state": JobState.CANCELLED.value, "changed": now()}
             self._set_job(store, job, job["state"])
             _note(store, by, "cancel", identity, {})
@@ -403,6 +458,11 @@ def _job(row: tuple[Any, ...]) -> dict[str, Any]:
     return {**json.loads(row[1]), "state": row[0]}
 
 
+def _require_step(steps: Mapping[Any, set[Any]], what: str, before: str, after: str) -> None:
+    if after not in steps.get(before, set()):
+        raise InvalidInputError(f"A {what} that is {before} cannot become {after}.")
+
+
 def _repeated(store: Transaction, key: str | None, digest: str | None) -> dict[str, Any] | None:
     rows = [] if key is None else store.run(f"{_JOBS} WHERE idempotency = ?", (key,))
     found = _job(rows[0]) if rows else None
@@ -432,9 +492,3 @@ def _hash(*fields: Any) -> str:
 
 def _text(record: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
-
-
-def _has_tables(store: Transaction) -> bool:
-    if store.is_server:
-        return bool(store.run("SELECT to_regclass('service_about') IS NOT NULL")[0][0])
-    return bool(store.run("SELECT 1 FROM sqlite_master WHERE name = 'service_about'"))

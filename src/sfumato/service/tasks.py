@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,11 @@ from sfumato.cli.jobs.publishing import FUNCTIONS, grid_table, release_table
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.receipt import Receipt
 from sfumato.models.saving import save
-from sfumato.privacy.events import Event
+from sfumato.privacy.events import Event, GaussianEvent, PureEvent, SelectionEvent
+from sfumato.privacy.filters import PrivacyFilter
+from sfumato.privacy.gaussian import epsilon_from_mu, mu_from_budget
+from sfumato.privacy.renyi import selection_mu, with_max_runs
 from sfumato.report.certificate import CertificateError, certificate_of, signed, written
-from sfumato.service.plans import SCORE_SHARE, SEARCHED_RUNS
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
@@ -46,12 +48,14 @@ ESTIMATORS: dict[str, tuple[str, ...]] = {
     "curve": (FUNCTIONS["curve"],),
     "moments": ("PrivateMoments", "PrivatePCA"),
 }
-KINDS = tuple(ESTIMATORS)
 # Parameters that are no settings of a model: who pays, what is promised, what the machine does.
 CLOSED = {
     *("epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"),
     *("device", "memory", "resume", "estimator", "param_grid", "scoring", "kernel", "features"),
 }
+SEARCHED_RUNS = 5.0  # on average; all that are allowed are made, so that nobody sees how many count
+SCORE_SHARE = 0.1  # of a run, for its score
+MIN_DELTA = 1e-11
 MAX_TRIED = 200  # settings of a search, each planned before the charge
 MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH = 1000, 4, 200
 REHEARSED_ROWS = 500
@@ -62,7 +66,7 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
     """Check what was asked, without any data; return it with nothing but known fields."""
     kind = record.get("kind") or "fit"
     if kind not in ESTIMATORS:
-        raise InvalidInputError(f"'kind' must be one of {', '.join(KINDS)}.")
+        raise InvalidInputError(f"'kind' must be one of {', '.join(ESTIMATORS)}.")
     offered = ESTIMATORS[kind]
     estimator = record.get("estimator") or offered[0]
     if estimator not in offered:
@@ -96,6 +100,28 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
         "columns": [str(name) for name in columns],
         "rows": record.get("rows") if kind == "fabricate" else None,
     }
+
+
+def planned_event(
+    kind: str, epsilon: float, delta: float | None, total: PrivacyFilter
+) -> tuple[float, Event]:
+    """Return the delta of a request, and what it will release, as far as it is known before."""
+    if delta is None:
+        delta = total.delta
+        if kind == "search" and delta:
+            delta = max(MIN_DELTA, delta * min(0.01, math.exp(-total.epsilon)))
+    if kind == "search":
+        law = SelectionEvent(((GaussianEvent(1.0),),), "poisson", SEARCHED_RUNS)
+        law = with_max_runs(law, delta or MIN_DELTA, epsilon)
+        mu = selection_mu(law, epsilon, delta or MIN_DELTA)
+        return delta, replace(law, options=((GaussianEvent(1 / mu),),))
+    return delta, GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
+
+
+def epsilon_of_a_run(search: Any, delta: float) -> float:
+    """Return the epsilon that one run of a search has for its model, at the same delta."""
+    (run,) = search.options[0]
+    return epsilon_from_mu(math.sqrt(1 - SCORE_SHARE) / run.noise_multiplier, delta or MIN_DELTA)
 
 
 def settings_of(estimator: str) -> set[str]:
@@ -192,10 +218,6 @@ def make_release(
     return told
 
 
-def _promise(dataset: Mapping[str, Any], job: Mapping[str, Any], payer: Any) -> PrivacyRequest:
-    return PrivacyRequest(job["epsilon"], job["delta"], dataset["unit"], dataset["relation"], payer)
-
-
 def _made(
     source: TableFile,
     bounds: TableBounds,
@@ -204,82 +226,47 @@ def _made(
     payer: Any,
 ) -> tuple[Any, Any]:
     """Return the fitted model, and the table that goes with it if there is one."""
-    task = job["task"]
-    promise = _promise(dataset, job, payer)
-    makers: dict[str, Callable[[], tuple[Any, Any]]] = {
-        "fit": lambda: (_fitted(source, bounds, promise, task), None),
-        "explanation": lambda: (_fitted(source, bounds, promise, task), None),
-        "search": lambda: (_searched(source, bounds, promise, task), None),
-        "fabricate": lambda: _fabricated(source, bounds, promise, task),
-        "moments": lambda: (_moments(source, bounds, promise, task), None),
-    }
+    task, words = job["task"], (job["epsilon"], job["delta"], dataset["unit"], dataset["relation"])
+    kind, parameters = task["kind"], task["parameters"]
+    promise = PrivacyRequest(*words, payer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if task["kind"] in makers:
-            return makers[task["kind"]]()
-        return _function(source, bounds, promise, task)
-
-
-def _fitted(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
-    return fit_table(
-        source, bounds, promise, model=MODEL_OF[task["estimator"]], options=task["parameters"]
-    )
-
-
-def _searched(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
-    bounds.require_confirmed()
-    plain = PrivacyRequest(promise.epsilon, promise.delta, promise.unit, promise.relation)
-    model = make_model(getattr(sfumato, task["estimator"]), plain, bounds, task["parameters"])
-    search = sfumato.PrivateSearchCV(
-        model,
-        task["grid"],
-        epsilon=promise.epsilon,
-        delta=promise.delta,
-        mean_runs=SEARCHED_RUNS,
-        score_share=SCORE_SHARE,
-        ledger=promise.ledger,
-    )
-    rows = _rows(source, bounds, promise)
-    found = search.fit(rows, bounds.target_of(rows)).best_estimator_
-    found.guarantee_ = search.guarantee_
-    return found
-
-
-def _fabricated(
-    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any
-) -> tuple[Any, Any]:
-    table, model = fabricate_table(
-        source, bounds, promise, n_rows=task["rows"], options=task["parameters"]
-    )
-    return model, table
-
-
-def _moments(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
-    bounds.require_confirmed()
-    model = make_model(getattr(sfumato, task["estimator"]), promise, bounds, task["parameters"])
-    return model.fit(_rows(source, bounds, promise))
-
-
-def _rows(source: TableFile, bounds: TableBounds, promise: PrivacyRequest) -> Any:
-    """Read all rows; that there are none is an error only where their number is public."""
-    may_be_empty = promise.relation == "add_or_remove_one"
-    declared = source.declared(bounds.types(), bounds.text)
-    return declared.read(list(bounds.types()), may_be_empty=may_be_empty)
-
-
-def _function(
-    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any
-) -> tuple[Any, Any]:
-    model = release_table(
-        source,
-        bounds,
-        promise,
-        function=task["kind"],
-        columns=tuple(task["columns"]),
-        options=task["parameters"],
-    )
-    axes = 1 if task["kind"] == "curve" else model.n_features_in_
-    return model, grid_table(model, GRID[axes]) if axes in GRID else None
+        if kind in ("fit", "explanation"):
+            chosen = MODEL_OF[task["estimator"]]
+            return fit_table(source, bounds, promise, model=chosen, options=parameters), None
+        if kind == "fabricate":
+            table, model = fabricate_table(
+                source, bounds, promise, n_rows=task["rows"], options=parameters
+            )
+            return model, table
+        if kind in FUNCTIONS:
+            columns = tuple(task["columns"])
+            model = release_table(
+                source, bounds, promise, function=kind, columns=columns, options=parameters
+            )
+            axes = 1 if kind == "curve" else model.n_features_in_
+            return model, grid_table(model, GRID[axes]) if axes in GRID else None
+        bounds.require_confirmed()
+        asked = promise if kind == "moments" else PrivacyRequest(*words)
+        model = make_model(getattr(sfumato, task["estimator"]), asked, bounds, parameters)
+        # That there are no rows is an error only where their number is public.
+        may_be_empty = promise.relation == "add_or_remove_one"
+        declared = source.declared(bounds.types(), bounds.text)
+        rows = declared.read(list(bounds.types()), may_be_empty=may_be_empty)
+        if kind == "moments":
+            return model.fit(rows), None
+        search = sfumato.PrivateSearchCV(
+            model,
+            task["grid"],
+            epsilon=promise.epsilon,
+            delta=promise.delta,
+            mean_runs=SEARCHED_RUNS,
+            score_share=SCORE_SHARE,
+            ledger=payer,
+        )
+        found = search.fit(rows, bounds.target_of(rows)).best_estimator_
+        found.guarantee_ = search.guarantee_
+        return found, None
 
 
 def _certificate(
@@ -298,10 +285,15 @@ def _certificate(
 
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:
     """Read a table and propose its bounds; the proposal is for officers only."""
-    from sfumato.tables.proposal import describe_table
+    from sfumato.tables.proposal import PERSON_ROWS, describe_table
 
     found = describe_table(table, target)
-    bounds = found.bounds if person is None else _of_persons(table, found.bounds, person)
+    bounds = found.bounds
+    if person is not None:  # the column of IDs that the officer has named
+        table.require([person])
+        columns = tuple(column for column in bounds.columns if column.name != person)
+        rows = bounds.person_rows or PERSON_ROWS
+        bounds = replace(bounds, columns=columns, person=person, person_rows=rows)
     if bounds.text is None and table.text != PLAIN_TEXT:  # of the files of a folder
         bounds = replace(bounds, text=table.text)
     notes = {column.name: column.note for column in bounds.columns if column.note}
@@ -310,13 +302,3 @@ def describe(table: TableFile, target: str | None, person: str | None = None) ->
         "notes": notes,
         "n_rows": found.n_rows,
     }
-
-
-def _of_persons(table: TableFile, bounds: TableBounds, person: str) -> TableBounds:
-    """Return a proposal with the column of IDs that the officer has named."""
-    from sfumato.tables.proposal import PERSON_ROWS
-
-    table.require([person])
-    columns = tuple(column for column in bounds.columns if column.name != person)
-    rows = bounds.person_rows or PERSON_ROWS
-    return replace(bounds, columns=columns, person=person, person_rows=rows)

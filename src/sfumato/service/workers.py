@@ -38,8 +38,7 @@ from sfumato.privacy.events import Event
 from sfumato.service import tasks
 from sfumato.service.settings import Settings
 from sfumato.service.sources import DATABASE, files_behind, opened_source
-from sfumato.service.states import DatasetState, JobState
-from sfumato.service.store import ServiceError, Store, now
+from sfumato.service.store import DatasetState, JobState, ServiceError, Store, now
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.stores import place_of
 
@@ -88,8 +87,16 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     aside.mkdir(mode=0o770)  # the web process may be of the same group
     try:
         state, reason, record = _attempt(settings, dataset, job, payer, aside)
-        if record is not None:
-            _publish(settings, store, job, record, aside)
+        if record is not None:  # stored before anybody can see it: files, folder, then the row
+            told = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
+            times = {"created": now(), "shown": _shown(settings)}
+            release = {**{name: job[name] for name in told}, **record, **times}
+            (aside / "release.json").write_text(json.dumps(release))
+            for path in aside.iterdir():
+                _sync(path)
+            aside.rename(settings.releases / job["id"])
+            _sync(settings.releases)
+            _store_release(store, release)
             return
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -111,7 +118,10 @@ def _attempt(
     except Exception:  # of dummy rows alone, and told in one way
         return JobState.FAILED, ENDED_EARLY, None
     try:
-        record = _record(settings, dataset, job, payer, aside)
+        bounds = TableBounds.from_record(dataset["bounds"])
+        key = settings.key_of_workers()
+        with opened_source(settings, dataset["path"], bounds) as table:
+            record = tasks.make_release(dataset, job, table, payer, aside, key)
     except (BudgetExceededError, UnsupportedEventError) as error:
         if not payer.has_paid:
             return JobState.REFUSED, str(error), None
@@ -123,42 +133,10 @@ def _attempt(
     return JobState.RELEASED, "", record
 
 
-def _record(
-    settings: Settings,
-    dataset: Mapping[str, Any],
-    job: Mapping[str, Any],
-    payer: _NotedPayer,
-    aside: Path,
-) -> dict[str, Any]:
-    """Charge, draw, write the files, and return the record of the release."""
-    bounds = TableBounds.from_record(dataset["bounds"])
-    key = settings.key_of_workers()
-    with opened_source(settings, dataset["path"], bounds) as table:
-        return tasks.make_release(dataset, job, table, payer, aside, key)
-
-
-def _publish(
-    settings: Settings,
-    store: Store,
-    job: Mapping[str, Any],
-    record: Mapping[str, Any],
-    aside: Path,
-) -> None:
-    """Store a release before anybody can see it: files, folder, then the row."""
-    told = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
-    release = {
-        **{name: job[name] for name in told},
-        **record,
-        "created": now(),
-        "shown": _shown(settings),
-    }
-    (aside / "release.json").write_text(json.dumps(release))
-    for path in aside.iterdir():
-        _synced(path)
-    place = settings.releases / job["id"]
-    aside.rename(place)
-    _synced(settings.releases)
-    store.move_job("worker", job["id"], JobState.RELEASED, release=release, shown=release["shown"])
+def _store_release(store: Store, release: Mapping[str, Any]) -> None:
+    store.move_job(
+        "worker", release["id"], JobState.RELEASED, release=release, shown=release["shown"]
+    )
 
 
 def _describe(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:
@@ -192,20 +170,15 @@ def _delete(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> Non
         store.note("worker", "rows stay in the database", dataset["name"], {})
         return
     for other in store.datasets():
-        if other["name"] == dataset["name"] or other["state"] == DatasetState.RETIRED:
+        is_gone = other["state"] == DatasetState.RETIRED or DATABASE.fullmatch(other["path"])
+        if other["name"] == dataset["name"] or is_gone:
             continue
-        if _shares_files(settings, path, other["path"]):
+        place = settings.table(str(place_of(other["path"])[0]))
+        if path == place or path in place.parents or place in path.parents:
             store.note("worker", "rows stay for another data set", dataset["name"], {})
             return
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     store.note("worker", "delete rows", dataset["name"], {})
-
-
-def _shares_files(settings: Settings, path: Path, source: str) -> bool:
-    if DATABASE.fullmatch(source):
-        return False
-    other = settings.table(str(place_of(source)[0]))
-    return path == other or path in other.parents or other in path.parents
 
 
 # What is done without a charge, and without a result of its own.
@@ -216,31 +189,20 @@ def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: b
     """Assign a job whose process is gone the state that the ledger and the disk say."""
     place = settings.releases / job["id"] / "release.json"
     if place.exists():  # stored in full, and the row was not written
-        release = json.loads(place.read_text())
-        store.move_job(
-            "worker", job["id"], JobState.RELEASED, release=release, shown=release["shown"]
-        )
+        _store_release(store, json.loads(place.read_text()))
         return
     shutil.rmtree(settings.releases / f".{job['id']}.part", ignore_errors=True)
-    if _is_charged(settings, store, job):
-        store.move_job(
-            "worker", job["id"], JobState.LOST, reason=CHARGED_AND_LOST, shown=_shown(settings)
-        )
+    budget = SharedBudget(Ledger(settings.ledger_address), store.dataset(job["dataset"])["budget"])
+    attempts = job.get("attempts", 0)
+    state, reason = JobState.FAILED, ENDED_EARLY
+    if "estimator" in job["task"] and budget.is_charged(job["id"]):
+        state, reason = JobState.LOST, CHARGED_AND_LOST
     elif job.get("cancel"):
-        store.move_job("worker", job["id"], JobState.CANCELLED, shown=_shown(settings))
-    elif again and job.get("attempts", 0) < 3:
-        store.move_job("worker", job["id"], JobState.QUEUED, attempts=job.get("attempts", 0) + 1)
-    else:
-        store.move_job(
-            "worker", job["id"], JobState.FAILED, reason=ENDED_EARLY, shown=_shown(settings)
-        )
-
-
-def _is_charged(settings: Settings, store: Store, job: Mapping[str, Any]) -> bool:
-    if "estimator" not in job["task"]:
-        return False
-    budget = store.dataset(job["dataset"])["budget"]
-    return SharedBudget(Ledger(settings.ledger_address), budget).is_charged(job["id"])
+        state, reason = JobState.CANCELLED, ""
+    elif again and attempts < 3:
+        store.move_job("worker", job["id"], JobState.QUEUED, attempts=attempts + 1)
+        return
+    store.move_job("worker", job["id"], state, reason=reason, shown=_shown(settings))
 
 
 def _shown(settings: Settings) -> str:
@@ -252,7 +214,7 @@ def _shown(settings: Settings) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
-def _synced(path: Path) -> None:
+def _sync(path: Path) -> None:
     place = os.open(path, os.O_RDONLY)
     try:
         os.fsync(place)
@@ -273,9 +235,13 @@ class Workers:
         """Work until a signal ends it, and its jobs, which are settled at the next start."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: setattr(self, "_ends", True))
-        with _only_one(self.settings.state / "workers.lock"):
+        with (self.settings.state / "workers.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a second set of workers waits
             self.store.prepare()
-            _import_all()
+            import sfumato.tables.proposal  # noqa: F401 - what jobs need: a child starts at once
+
+            for name in {name for names in tasks.ESTIMATORS.values() for name in names}:
+                tasks.settings_of(name)
             for job in self.store.jobs(state=JobState.RUNNING):
                 settle(self.settings, self.store, job, again=True)
             while not self._ends:
@@ -288,28 +254,24 @@ class Workers:
 
     def step(self) -> None:
         """Look after the children, and start new ones."""
-        for child in list(self._children):
-            self._look_after(child)
+        for child, (job, start) in list(self._children.items()):
+            ended, _ = os.waitpid(child, os.WNOHANG)
+            current = self.store.job(job["id"])
+            if not ended:
+                is_late = time.monotonic() - start > self.settings.seconds
+                if is_late or current.get("cancel"):
+                    os.kill(child, signal.SIGKILL)
+                continue
+            del self._children[child]
+            if current["state"] == JobState.RUNNING:
+                settle(self.settings, self.store, current, again=False)
+            log.info("job %s ended", job["id"])
         while len(self._children) < self.settings.workers:
-            job = self.store.claim_job()
-            if job is None:
+            claimed = self.store.claim_job()
+            if claimed is None:
                 return
-            log.info("job %s started", job["id"])
-            self._children[self._forked(job)] = (job, time.monotonic())
-
-    def _look_after(self, child: int) -> None:
-        job, start = self._children[child]
-        ended, _ = os.waitpid(child, os.WNOHANG)
-        current = self.store.job(job["id"])
-        if not ended:
-            is_late = time.monotonic() - start > self.settings.seconds
-            if is_late or current.get("cancel"):
-                os.kill(child, signal.SIGKILL)
-            return
-        del self._children[child]
-        if current["state"] == JobState.RUNNING:
-            settle(self.settings, self.store, current, again=False)
-        log.info("job %s ended", job["id"])
+            log.info("job %s started", claimed["id"])
+            self._children[self._forked(claimed)] = (claimed, time.monotonic())
 
     def _forked(self, job: dict[str, Any]) -> int:
         parent = os.getpid()
@@ -339,19 +301,3 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-
-
-@contextlib.contextmanager
-def _only_one(path: Path) -> Any:
-    """Hold a lock that a second set of workers waits for."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _import_all() -> None:
-    """Import what jobs need, so that a child starts at once."""
-    for names in tasks.ESTIMATORS.values():
-        for name in names:
-            tasks.settings_of(name)
-    import sfumato.tables.proposal  # noqa: F401

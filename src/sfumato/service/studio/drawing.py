@@ -30,7 +30,10 @@ MAX_COLUMNS = 6
 def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
     """Draw a release, from its files alone."""
     if "grid.parquet" in release["files"]:
-        return _of_grid(folder / "grid.parquet", release["id"])
+        table = TableFile(folder / "grid.parquet").read()
+        values = [np.asarray(table[name], dtype=float) for name in table.column_names]
+        draw = {2: _line, 3: _squares}.get(len(values))
+        return [] if draw is None else [draw(values, table.column_names, release["id"])]
     if release["class"].startswith("PrivateAdditive"):
         explanation = load(folder / "model.sfumato").explain()
         curves = explanation.curves[:MAX_COLUMNS]
@@ -40,17 +43,8 @@ def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
     return []
 
 
-def _of_grid(path: Path, identity: str) -> list[str]:
-    table = TableFile(path).read()
-    values = [np.asarray(table[name], dtype=float) for name in table.column_names]
-    if len(values) == 2:
-        return [_line(values[0], values[1], table.column_names, identity)]
-    if len(values) == 3:
-        return [_squares(values, table.column_names, identity)]
-    return []
-
-
-def _line(x: np.ndarray, y: np.ndarray, names: list[str], identity: str) -> str:
+def _line(values: list[np.ndarray], names: list[str], identity: str) -> str:
+    x, y = values
     low, high = min(0.0, float(y.min())), float(y.max())
     across = LEFT + (x - x[0]) / max(x[-1] - x[0], 1e-300) * (RIGHT - LEFT)
     down = BOTTOM - (y - low) / max(high - low, 1e-300) * (BOTTOM - TOP)

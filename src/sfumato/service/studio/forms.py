@@ -30,7 +30,7 @@ def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
             "left_out": record.get("left_out", False),
             "lower": record.get("lower", ""),
             "upper": record.get("upper", ""),
-            "listed": _values(record),
+            "listed": values if isinstance(values, list) else None,
             "is_number": bool(arrow_kind(str(record["type"]))),
             "log": record.get("log", False),
             "missing": record.get("missing", False),
@@ -45,12 +45,8 @@ def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
             "per_person": bounds.get("per_person", "average"),
         }
         for name, record, is_target in found
+        for values in (record.get("categories") or record.get("labels"),)
     ]
-
-
-def _values(record: Mapping[str, Any]) -> list[Any] | None:
-    values = record.get("categories") or record.get("labels")
-    return list(values) if isinstance(values, list | tuple) else None
 
 
 def column_facts(
@@ -89,14 +85,6 @@ def column_facts(
     return told
 
 
-def file_format(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a form declares about how the file is written."""
-    names = ("delimiter", "quote", "decimal", "thousands", "encoding")
-    told: dict[str, Any] = {key: form[key] for key in names if form.get(key)}
-    words = [line.strip() for line in form.get("words", "").splitlines() if line.strip()]
-    return told | {"missing": words}
-
-
 def _typed(text: str, kind: str) -> Any:
     if not kind:
         return text
@@ -124,30 +112,22 @@ def new_job(form: Mapping[str, str]) -> dict[str, Any]:
     if kind in ("fit", "search"):
         asked["estimator"] = form.get("estimator")
     if kind == "search":
-        asked["grid"] = _grid(form.get("grid", ""))
+        asked["grid"] = {}  # one setting per line: a name, a colon, values separated by commas
+        for line in filter(str.strip, form.get("grid", "").splitlines()):
+            name, colon, values = line.partition(":")
+            if not colon or not values.strip():
+                raise InvalidInputError(
+                    "Settings to try are written one per line, such as 'learning_rate: 0.1, 1'."
+                )
+            tried = asked["grid"][name.strip()] = []
+            for one in filter(None, map(str.strip, values.split(","))):
+                try:
+                    tried.append(json.loads(one))
+                except ValueError:
+                    tried.append(one)
     if kind in ("density", "curve"):
         names = form.get("columns", "").split(",")
         asked["columns"] = [name.strip() for name in names if name.strip()]
     if kind == "fabricate" and form.get("rows", "").strip():
         asked["rows"] = form["rows"].strip()
     return asked
-
-
-def _grid(text: str) -> dict[str, list[Any]]:
-    """Read settings to try, one per line: a name, a colon, values separated by commas."""
-    found: dict[str, list[Any]] = {}
-    for line in filter(str.strip, text.splitlines()):
-        name, colon, values = line.partition(":")
-        if not colon or not values.strip():
-            raise InvalidInputError(
-                "Settings to try are written one per line, such as 'learning_rate: 0.1, 1'."
-            )
-        found[name.strip()] = [_value(one.strip()) for one in values.split(",") if one.strip()]
-    return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

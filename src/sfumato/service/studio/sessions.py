@@ -1,19 +1,29 @@
-"""Sessions of people at the pages, the tokens of their forms, and how templates are rendered."""
+"""The way in and out, sessions of people at the pages, and how templates are rendered."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from sfumato.service.access import ROLES, ForbiddenError, Person, csrf_token, person_of
-from sfumato.service.auth import office_of
+from sfumato.service.access import (
+    ROLES,
+    ForbiddenError,
+    Person,
+    UnknownPersonError,
+    csrf_token,
+    make_token,
+    person_of,
+)
+from sfumato.service.api import COOKIE, allowed
+from sfumato.service.office import office_of
 
-COOKIE = "sfumato_session"
+SESSION_HOURS = 12.0
+router = APIRouter(include_in_schema=False)
 
 
 def _figure(value: Any) -> str:
@@ -40,26 +50,16 @@ _templates = Environment(
 )
 _templates.filters |= {"figure": _figure, "facts": _declared}
 
-
-def signed_in(*roles: str, writes: bool = False) -> Callable[[Request], Person]:
-    """Return the dependency of a page: a session of one of `roles`."""
-
-    def checked(request: Request) -> Person:
-        office = office_of(request)
-        who = person_of(office.store, request.cookies.get(COOKIE, ""), scopes=("session",))
-        if not request.app.state.limiter.admits(f"person {who.name}"):
-            raise ForbiddenError("Too many requests. Try again in a few seconds.")
-        who.require(*(roles or ROLES), writes=writes)
-        return who
-
-    checked.roles = roles or ROLES  # type: ignore[attr-defined]
-    return checked
+Anybody = Annotated[Person, Depends(allowed(*ROLES, page=True))]
+Officer = Annotated[Person, Depends(allowed("officer", page=True))]
+Analyst = Annotated[Person, Depends(allowed("analyst", page=True))]
+Spender = Annotated[Person, Depends(allowed("officer", "analyst", page=True))]
+Overseer = Annotated[Person, Depends(allowed("officer", "auditor", page=True))]
 
 
-async def checked_form(request: Request) -> dict[str, str]:
+async def checked_form(request: Request, who: Anybody) -> dict[str, str]:
     """Return the fields of a form that was made for this session."""
     given = {key: str(value) for key, value in (await request.form()).items()}
-    who = person_of(office_of(request).store, request.cookies.get(COOKIE, ""), scopes=("session",))
     expected = csrf_token(request.app.state.secret, who.token)
     if not hmac.compare_digest(given.pop("csrf", "").encode(), expected.encode()):
         raise ForbiddenError("The form is not from this session. Load the page again.")
@@ -67,11 +67,6 @@ async def checked_form(request: Request) -> dict[str, str]:
 
 
 Form = Annotated[dict[str, str], Depends(checked_form)]
-Anybody = Annotated[Person, Depends(signed_in())]
-Officer = Annotated[Person, Depends(signed_in("officer"))]
-Analyst = Annotated[Person, Depends(signed_in("analyst"))]
-Spender = Annotated[Person, Depends(signed_in("officer", "analyst"))]
-Overseer = Annotated[Person, Depends(signed_in("officer", "auditor"))]
 
 
 def page(
@@ -89,3 +84,56 @@ def page(
 def to(path: str) -> RedirectResponse:
     """Send the browser on after a form."""
     return RedirectResponse(path, 303)
+
+
+def told(error: Exception) -> str:
+    """Return what is wrong with a form or a body."""
+    if not hasattr(error, "errors"):  # of pydantic
+        return str(error)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    return f"{place}: {first['msg']}." if place else f"{first['msg']}."
+
+
+@router.get("/sign-in")
+def sign_in_page(request: Request) -> Response:
+    """Show the form; the code of a link stands behind '#' and does not come here."""
+    return page(request, "sign_in.html")
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request) -> Response:
+    """Change a token, or a one-time code, for a session."""
+    token = str((await request.form()).get("token", "")).strip()
+    origin = request.headers.get("origin")
+    office = office_of(request)
+    try:
+        who = person_of(office.store, token, scopes=("all", "one time"))  # a session may write
+    except UnknownPersonError as error:  # nobody guesses 256 bits, however fast
+        return page(request, "sign_in.html", status=401, problem=str(error))
+    if origin is not None and origin.split("://")[-1] != request.headers.get("host"):
+        raise ForbiddenError("The form is not from this site.")
+    if who.scope == "one time":
+        office.store.revoke_token(who.name, who.token)
+    session = make_token(
+        office.store, who.name, who.name, hours=SESSION_HOURS, scope="session", label="studio"
+    )
+    response = to("/")
+    response.set_cookie(
+        COOKIE,
+        session,
+        max_age=int(3600 * SESSION_HOURS),
+        httponly=True,
+        samesite="lax",
+        secure=office.settings.secure_cookies,
+    )
+    return response
+
+
+@router.post("/sign-out")
+def sign_out(who: Anybody, form: Form, request: Request) -> Response:
+    """End the session."""
+    office_of(request).store.revoke_token(who.name, who.token)
+    response = to("/sign-in")
+    response.delete_cookie(COOKIE)
+    return response
