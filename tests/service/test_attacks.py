@@ -109,27 +109,6 @@ def test_a_confirmation_page_shows_markup_as_text(fresh: House) -> None:
     assert "<img src=x" not in text
 
 
-def test_two_who_work_together_spend_one_total(fresh: House) -> None:
-    fresh.open(epsilon=1.0)
-    ends = []
-    for number in range(6):  # each within her own quota of 0.8
-        who = ("ada", "bob")[number % 2]
-        answer = fresh.request(
-            "POST",
-            "/api/v1/datasets/patients/jobs",
-            json={"kind": "moments", "epsilon": 0.5, "purpose": "together"},
-            headers={"Authorization": f"Bearer {fresh.tokens[who]}"},
-        )
-        if answer.status_code == 202:
-            fresh.work()
-            ends.append(fresh.call(who, "GET", f"/jobs/{answer.json()['id']}")["state"])
-    total, *quotas = SharedBudget(Ledger(fresh.settings.ledger_address), "patients").holdings()
-    assert total.filter.admits(total.cost)
-    assert total.spent <= 1.0
-    assert sum(one.spent for one in quotas) > 1.0, "by quotas alone they had more"
-    assert ends.count("released") < 6
-
-
 def test_a_key_that_is_replayed_is_one_job_per_person_and_data_set(fresh: House) -> None:
     fresh.open(epsilon=5.0)
     first = fresh.submit("ada", key="same", epsilon=0.3)

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -292,21 +291,6 @@ def test_a_table_that_cannot_be_read_is_told_without_its_content(tmp_path: Path)
     found = house.call("olga", "GET", "/datasets/bad")
     assert found["state"] == "unreadable"
     assert "secret" not in json.dumps(found)
-    house.close()
-
-
-def test_a_search_needs_and_fits_a_renyi_budget(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open(epsilon=3.0, kind="renyi", relation="add_or_remove_one")
-    asked: dict[str, Any] = {
-        "kind": "search",
-        "estimator": "PrivateLinearClassifier",
-        "epsilon": 0.5,
-    }
-    asked["delta"] = 1e-7
-    job = house.done(grid={"learning_rate": [0.1, 1.0]}, **asked)
-    assert job["state"] == "released", job
-    assert house.call("ada", "GET", "/datasets/patients")["n_rows"] is None
     house.close()
 
 

@@ -217,17 +217,3 @@ def test_a_unit_person_needs_its_column(house: House, tmp_path: Path) -> None:
         house.call("olga", "PUT", f"/datasets/plain/columns/{column}", {})
     told = house.call("olga", "POST", "/datasets/plain/open", {}, status=422)
     assert "IDs" in told["message"]
-
-
-# Explanations -------------------------------------------------------------------
-
-
-def test_an_explanation_is_a_release_with_its_curves(house: House) -> None:
-    house.open(epsilon=20.0)
-    job = house.done(kind="explanation", estimator=None, epsilon=3.0)
-    assert job["state"] == "released", job
-    files = house.call("ada", "GET", f"/releases/{job['id']}")["files"]
-    assert {"model.sfumato", "explanation.json"} <= set(files)
-    told = house.call("ada", "GET", f"/releases/{job['id']}/files/explanation.json")
-    assert {"age", "bmi", "town"} == {one["name"] for one in told["curves"]}
-    house.submit(kind="explanation", estimator="PrivateLinearClassifier", status=422)
