@@ -45,8 +45,8 @@ class BudgetExceededError(SfumatoError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the way back from a worker process."""
-        figures = {"spent": self.spent, "asked": self.asked, "left": self.left}
-        return partial(BudgetExceededError, **figures), self.args
+        known = partial(BudgetExceededError, spent=self.spent, asked=self.asked, left=self.left)
+        return known, self.args
 
 
 class LedgerError(SfumatoError):

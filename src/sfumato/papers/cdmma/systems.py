@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -267,7 +268,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         # subspace dimension is one less than the smallest class has rows, at most 20.
         smallest = int(np.bincount(codes[labelled]).min())
         n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
-        fit = partial(fit_autoencoders, self, generator, **words)
+        fit: Callable[..., Any] = partial(fit_autoencoders, self, generator, **words)
         given = points[labelled], codes[labelled]
         first = fit(*given, n_components, n_layers=1, inducing_ratio=1.0)
         found = np.where(labelled, codes, first.errors(points).argmin(axis=1))
@@ -351,7 +352,8 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         return bool(self.n_source_features_ == self.n_features_in_)
 
     def _scaled(self, rows: Array) -> Array:
-        return IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        scaled: Array = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        return scaled
 
     def _target_points(self, rows: Array) -> Array:
         """Target rows where the target's classifier works (79)."""
