@@ -89,19 +89,14 @@ def test_a_write_that_fails_keeps_the_charge_and_the_old_model(
     assert not list(Path().glob("*.part"))
 
 
-# The command line on a disk so slow that nobody waits for its end. A job that a shell started in
+# The command line with sums so slow that nobody waits for their end. A job that a shell started in
 # the background would ignore Ctrl-C, and its children with it.
-SLOW_DISK = """
+SLOW_SUMS = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from sfumato.cli.main import app
-from sfumato.tables.files import TableFile
-batches = TableFile.batches
-def slow(source, *columns):
-    for batch in batches(source, *columns):
-        time.sleep(600)
-        yield batch
-TableFile.batches = slow
+from sfumato.models.budget import Budget
+Budget.draw = lambda *_, **__: time.sleep(600)
 app(sys.argv[1:])
 """
 
@@ -112,12 +107,12 @@ def test_ctrl_c_in_the_middle(folder: Path) -> None:
     write_table(pa.table(table), Path("rows.parquet"))
     bounds = confirmed(Path("rows.parquet"))
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_DISK, *map(str, fitted("rows.parquet", bounds))],
+        [sys.executable, "-c", SLOW_SUMS, *map(str, fitted("rows.parquet", bounds))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    while spent() == 0:  # the charge comes before the rows are read
+    while spent() == 0:  # the charge comes before the draw
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
