@@ -144,7 +144,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "engines_memory": "tables larger than memory",
             "engines_cluster": "workers of Dask",
             "memory": "memory of a fit",
-            "fuzzed_cells": "cells of every type in tables of every kind",
             "service_crowd": "a crowd that submits",
             "service_kills": "the service killed at any moment",
             "coverage": "what the tests run",
