@@ -23,7 +23,7 @@ from sfumato.sums.persons import partition_of
 from sfumato.sums.singles import RowsOnDisk
 from sfumato.tables.cells import library_of
 from sfumato.tables.columns import arrow, as_column
-from sfumato.tables.files import TableFile
+from sfumato.tables.files import TableFile, coded_texts
 
 BATCH_ROWS = 65536
 PERSON_BYTES = 2**26  # of the rows of a part whose persons are brought together
@@ -264,7 +264,11 @@ class UrlParts(LocalParts):
                     "Only Parquet files, or only Feather files, can be read by URL. Others are "
                     f"among '{text}': copy them to this machine."
                 )
-            dataset = arrow("dataset").dataset(paths, filesystem=system, format=formats.pop())
+            ds, (kind,) = arrow("dataset"), formats
+            dataset = ds.dataset(paths, filesystem=system, format=kind)
+            if kind == "parquet" and (coded := coded_texts(dataset.schema)):
+                kind = ds.ParquetFileFormat(dictionary_columns=coded)
+                dataset = ds.dataset(paths, filesystem=system, format=kind)
             self._url, self._fragments = text, list(dataset.get_fragments())
         self.schema = dataset.schema
         super().__init__(self._readers(None), list(self.schema.names))

@@ -265,10 +265,13 @@ class TableFile:
         rows = ([r.get(k) for k in names] for each in json_records(self.path) for r in each)
         return schema_of(names, rows)
 
-    def _parquet(self) -> Any:
+    def _parquet(self, coded: Sequence[str] = ()) -> Any:
         # One group of rows at a time: read ahead, the whole file would gather in memory.
         return arrow("parquet").ParquetFile(
-            self.path, pre_buffer=False, page_checksum_verification=True
+            self.path,
+            pre_buffer=False,
+            page_checksum_verification=True,
+            read_dictionary=list(coded) or None,
         )
 
     @cached_property
@@ -300,7 +303,7 @@ class TableFile:
         elif self.format == "store":
             yield from self._store.batches(names)
         elif self.format == "parquet":
-            file = self._parquet()
+            file = self._parquet(coded_texts(self.schema))
             options: dict[str, Any] = {"columns": names, "use_threads": False}
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], **options):
@@ -368,6 +371,15 @@ def _check_buffers(column: Any) -> None:
         column.view(getattr(pa, BYTES_OF[str(kind)])()).validate(full=True)
     else:
         column.validate(full=types.is_nested(kind) or is_text(kind))
+
+
+def coded_texts(schema: Any) -> list[str]:
+    """Return the columns of coded texts, which Arrow casts unless they are asked for as such.
+
+    The cast looks at all texts, and one that is not UTF-8 would be an error of the file.
+    """
+    is_coded = arrow("types").is_dictionary
+    return [f.name for f in schema if is_coded(f.type) and plain_type(f.type) == "string"]
 
 
 def plain_type(declared: Any) -> str:
