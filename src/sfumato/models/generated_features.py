@@ -167,22 +167,24 @@ class RandomPatchFeatures(GeneratedFeatures):
             windows = colours.unfold(2, PATCH, 1).unfold(3, PATCH, 1)
         else:
             windows = np.lib.stride_tricks.sliding_window_view(colours, (PATCH, PATCH), axis=(2, 3))
-        n, _, down, across = windows.shape[:4]
-        patches = xp.reshape(xp.permute_dims(windows, (0, 2, 3, 1, 4, 5)), (n, down, across, -1))
+        n, _, height, width = windows.shape[:4]
+        patches = xp.reshape(xp.permute_dims(windows, (0, 2, 3, 1, 4, 5)), (n, height, width, -1))
         patches = patches - xp.mean(patches, axis=3, keepdims=True)
         variance = xp.mean(patches * patches, axis=3, keepdims=True)
-        patches = xp.reshape(patches / xp.sqrt(variance + FLAT), (n, down * across, -1))
+        patches = xp.reshape(patches / xp.sqrt(variance + FLAT), (n, height * width, -1))
         filters = like(colours, packaged("random_patches.npz")["filters"][: self.n_filters])
-        cells, parts, size = cells_of(GRID, down, across), [], AT_A_TIME
+        cells, parts, size = cells_of(GRID, height, width), [], AT_A_TIME
         if is_accelerated(colours):
             size = max(size, ACCELERATED // n)
         for start in range(0, self.n_filters, size):
             some = xp.matrix_transpose(filters[start : start + size, :])
             responses = patches @ some  # image by image: the same bits anywhere
-            responses = xp.reshape(responses, (n, down, across, -1))
-            passed = [xp.clip(sign * responses - THRESHOLD, 0.0, None) for sign in (1.0, -1.0)]
-            means = [xp.mean(p[:, r, c, :], axis=(1, 2)) for p in passed for r, c in cells]
-            parts.append(xp.stack(means, axis=1))
+            responses = xp.reshape(responses, (n, height, width, -1))
+            # By how much they pass the threshold, upwards and downwards, on average over a cell.
+            up, down = xp.clip(responses, THRESHOLD, None), xp.clip(responses, None, -THRESHOLD)
+            means = [xp.mean(up[:, r, c, :], axis=(1, 2)) - THRESHOLD for r, c in cells]
+            means += [-THRESHOLD - xp.mean(down[:, r, c, :], axis=(1, 2)) for r, c in cells]
+            parts.append(xp.clip(xp.stack(means, axis=1), 0.0, None))
         return xp.sqrt(xp.reshape(xp.concat(parts, axis=2), (n, -1)))
 
 

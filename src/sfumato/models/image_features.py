@@ -34,9 +34,10 @@ from sfumato.core.constraints import (
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import checked_rows, checked_tensor
 
-# Images at a time: the arrays in between stay in the cache of a processor, or fill a GPU.
+# Images at a time: the arrays in between stay in the cache of a processor, or fill a GPU. There
+# the first size is taken in which the place of an image changes no bit of its features.
 BLOCK = 16
-ACCELERATED_BLOCK = 4096
+ACCELERATED_BLOCKS = (500, 256, 1)
 MAX_PIXEL = 2.0**40  # its square, a million times, is still a number in single precision
 MAX_FEATURES = 2**24  # of an image
 
@@ -109,21 +110,14 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         X : array-like of shape (n_samples, n_pixels)
             Images as rows.
         """
-        return self._transform(X)
-
-    def _transform(self, X: Any, *, alone: bool = False) -> Array:
-        """Return features; `alone`, they do not depend on other images, to the bit.
-
-        On an accelerator each image then is a batch of its own, which takes many times as long:
-        there the last bits of an image's features were found to depend on its batch. On a
-        processor they do not, as all blocks have one size: blank images fill the last one.
-        """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         xp, n = namespace_of(rows), rows.shape[0]
-        size = (1 if alone else ACCELERATED_BLOCK) if is_accelerated(rows) else BLOCK
         if not n:  # the number of rows may be secret, so none is no error
             return xp.zeros((0, self.n_features_out_), dtype=rows.dtype, device=rows.device)
+        # All blocks have one size, filled up with blank images: libraries choose by the shape of
+        # an array how to compute, and so may round an image differently in a smaller block.
+        size = self._accelerated_block(rows) if is_accelerated(rows) else BLOCK
         parts = []
         for start in range(0, n, size):
             block = rows[start : min(start + size, n), :]
@@ -135,6 +129,21 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             block = xp.where(is_sound, block, xp.zeros_like(block))
             parts.append(self._describe(xp.clip(block, -MAX_PIXEL, MAX_PIXEL)))
         return xp.concat(parts, axis=0)[:n, :]
+
+    def _accelerated_block(self, rows: Array) -> int:
+        """Return a size of blocks in which moving public images changes no bit of their features.
+
+        On one H200, depending on the size, a few places in a block round differently.
+        """
+        xp, width = namespace_of(rows), int(rows.shape[1])
+        for size in ACCELERATED_BLOCKS[:-1]:
+            pixels = check_random_state(0).random_sample((size, width))
+            probe = xp.astype(like(rows, pixels), rows.dtype)
+            found = self._describe(probe)
+            moved = ((self._describe(xp.roll(probe, k, axis=0)), k) for k in (1, 37, size // 2))
+            if all(bool(xp.all(xp.roll(found, k, axis=0) == again)) for again, k in moved):
+                return size
+        return ACCELERATED_BLOCKS[-1]
 
     def _describe(self, rows: Array) -> Array:
         """Return the features of rows of sound pixels, of an image and its mirror image perhaps."""

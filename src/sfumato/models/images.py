@@ -31,7 +31,7 @@ IMAGE_FEATURES = ("best", "scattering", "hog")
 # are kept, and the weights of the kinds beside each other.
 SCATTERED, PATCHED, BY_THE_NET = (2000, 1.0), (2500, 1.5), (3000, 2.0)
 # Beside what the classifier asks of it.
-FOREIGN_IMAGES = "the array library computes the same features of an image alone each time"
+FOREIGN_IMAGES = "the array library chooses how to compute by the shape of an array alone"
 
 
 def known_features(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
@@ -94,9 +94,10 @@ class PrivateImageClassifier(PrivateClassifier):
         alone, to the bit, and have length 1 at most by construction.
     Guarantee : that of `PrivateLinearClassifier`.
     Assumptions and numerics : the label set, the range of pixels and the shape of images are
-        public. With tensors of another library the promise is conditional: it must compute the
-        same features of an image each time; on an accelerator a fit takes each image alone, as
-        batches were found to change last bits. Proofs: docs/guarantees/linear-classifier.md.
+        public. With tensors of another library the promise is conditional: it must choose how to
+        compute by the shape of an array alone. On an accelerator images go in blocks of one size,
+        in which moving public images has changed no bit; where none is found, one by one.
+        Proofs: docs/guarantees/linear-classifier.md.
 
     Examples
     --------
@@ -176,7 +177,7 @@ class PrivateImageClassifier(PrivateClassifier):
             bounds=replace(self._pixel_bounds(), lower=None, upper=None, norm=1.0),
             ledger=self.ledger,
         )
-        classifier.fit(self._described(pixels, alone=True), y, groups)
+        classifier.fit(self._described(pixels), y, groups)
         self.classifier_ = classifier.set_params(ledger=None)
         self.classes_, self.guarantee_ = classifier.classes_, classifier.guarantee_
         if is_foreign_array(pixels):
@@ -211,10 +212,10 @@ class PrivateImageClassifier(PrivateClassifier):
         inside = xp.clip(rows, low, high)  # first, so that no number overflows
         return xp.clip((inside - low) / wide, 0.0, 1.0)
 
-    def _described(self, pixels: Any, *, alone: bool = False) -> Any:
-        """Return rows of features, at most 1 long; `alone`, no image changes another's bits."""
+    def _described(self, pixels: Any) -> Any:
+        """Return rows of features, at most 1 long."""
         weighted = zip(self.features_, self.kind_weights_, strict=True)
-        found = [part._transform(pixels, alone=alone) * float(weight) for part, weight in weighted]
+        found = [part.transform(pixels) * float(weight) for part, weight in weighted]
         return namespace_of(pixels).concat(found, axis=1)
 
     def _rows(self, X: Any) -> Any:
