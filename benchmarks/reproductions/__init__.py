@@ -11,18 +11,21 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.recording import RESULTS
-from benchmarks.reproductions.page import figures, page_of
+from benchmarks.reproductions.page import block_of, figures
 from benchmarks.reproductions.recorded import Recorded, from_run
-from sfumato.papers import PAPERS, Entry, entries_of, unrun_of
+from sfumato.papers import PAPERS, Entry, entries_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "reproductions"
+BEGIN, END = "<!-- results: python -m benchmarks.reproductions -->", "<!-- end of results -->"
 
 
 def rebuild(folder: Path = PAGES) -> None:
-    """Write a page and a table of figures per paper from the results that are there."""
-    for paper, title in PAPERS.items():
+    """Write the results on each paper's page, and a table of its figures."""
+    for paper in PAPERS:
         found = [(entry, result_of(entry)) for entry in entries_of(paper)]
-        (folder / f"{paper}.md").write_text(page_of(title, found, unrun_of(paper)))
+        above, rest = (PAGES / f"{paper}.md").read_text().split(BEGIN)
+        page = f"{above}{BEGIN}\n{block_of(found)}\n{END}{rest.partition(END)[2]}"
+        (folder / f"{paper}.md").write_text(page)
         (folder / f"{paper}.csv").write_text(figures(found))
 
 

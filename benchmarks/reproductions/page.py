@@ -7,20 +7,16 @@ import io
 from collections.abc import Sequence
 
 from benchmarks.reproductions.recorded import Recorded
-from sfumato.papers import Comparison, Entry, Outcome, Unrun, verdict_of
+from sfumato.papers import Comparison, Entry, Outcome, verdict_of
 
-COLUMNS = ("entry", "what", "unit", "printed", "paper mode", "strict mode", "met")
+COLUMNS = ("entry", "what", "unit", "printed", "as printed", "±", "mended", "±", "met")
 
 
-def page_of(
-    title: str, found: Sequence[tuple[Entry, Recorded | None]], lacking: Sequence[Unrun]
-) -> str:
-    """Return the page of a paper."""
+def block_of(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
+    """Return the part of a paper's page that the kept results write."""
     paper = found[0][0].paper
     table = f"```{{csv-table}}\n:file: {paper}.csv\n:header-rows: 1\n```"
-    parts = [f"# {paper}", f"{title}.", summary(found), *notes(found), unrun(lacking)]
-    parts += ["## Figures", table]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join([summary(found), *notes(found), "### Figures", table])
 
 
 def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
@@ -31,6 +27,8 @@ def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
             lines.append(f"| {entry.name} | {entry.title} | no full run is kept | |")
             continue
         verdict: str = verdict_of(entry, Outcome(known.comparisons, known.claims), quick=False)
+        judged = [row.agrees for row in known.comparisons if row.agrees is not None]
+        verdict += f"; {sum(judged)} of {len(judged)} figures met" if judged else ""
         verdict += f" ({known.covers})" if known.covers else ""
         sources = ", ".join(f"`{name}`" for name in known.sources)
         lines.append(f"| {entry.name} | {entry.title} | {verdict} | {sources} |")
@@ -58,7 +56,10 @@ def figures(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     writer.writerow(COLUMNS)
     for entry, known in found:
         for row in known.comparisons if known else ():
-            numbers = (_number(v, row.unit) for v in (row.printed, row.paper, row.strict))
+            numbers = (
+                _number(v, row.unit)
+                for v in (row.printed, row.paper, row.paper_sd, row.strict, row.strict_sd)
+            )
             writer.writerow((entry.name, row.what, row.unit, *numbers, _met(row)))
         for claim, holds in known.claims.items() if known else ():
             writer.writerow((entry.name, claim, "claim", "", "", "", "yes" if holds else "no"))
@@ -69,7 +70,7 @@ def _met(row: Comparison) -> str:
     if row.agrees is None:
         return ""
     if row.agrees and row.agrees_strictly is False:
-        return "paper mode"
+        return "as printed"
     return "yes" if row.agrees else "no"
 
 
@@ -77,15 +78,3 @@ def _number(value: float | None, unit: str) -> str:
     if value is None:
         return ""
     return f"{value:.4f}" if unit == "accuracy" else f"{value:.4g}"
-
-
-def unrun(lacking: Sequence[Unrun]) -> str:
-    """Return what cannot be run, with the nearest public data."""
-    if not lacking:
-        return ""
-    head = [
-        "Not run, since the data are not public:\n",
-        "| entry | why | nearest |",
-        "|---|---|---|",
-    ]
-    return "\n".join(head + [f"| {each.name} | {each.why} | {each.nearest} |" for each in lacking])

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.recording import RESULTS
 from sfumato.papers import Comparison
 
-FIELDS = ("what", "printed", "paper", "strict", "within", "better", "unit")
+FIELDS = ("what", "printed", "paper", "strict", "within", "better", "unit", "paper_sd", "strict_sd")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def machine_of(kept: Mapping[str, Any]) -> str:
 def from_run(name: str) -> Recorded:
     """Return what a full run of the entry wrote."""
     kept = read(name)
-    rows = tuple(Comparison(*(row[f] for f in FIELDS)) for row in kept["comparisons"])
+    rows = tuple(Comparison(*(row.get(f) for f in FIELDS)) for row in kept["comparisons"])
     seconds = kept["seconds"]
     time = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{max(1, seconds):.0f} s"
     machine = f"{machine_of(kept)}, {kept['threads']} thread(s)"

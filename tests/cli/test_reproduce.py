@@ -21,6 +21,7 @@ from sfumato.papers import (
 )
 from tests.cli.running import done, refused
 
+CELL = ("reproduce", "kahm", "--table", "5", "--quick", "--cell")
 QUICK = ("reproduce", "kahm", "--figure", "8", "--quick")
 
 
@@ -48,14 +49,12 @@ def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--list",)])
-def test_the_list_names_every_entry_and_what_cannot_be_run(words: tuple[str, ...]) -> None:
+def test_the_list_names_every_entry(words: tuple[str, ...]) -> None:
     shown = done("reproduce", *words)
     for entry in entries_of("all"):
         assert entry.name in shown
     for paper in PAPERS:
         assert paper in shown
-    assert "table-7" in shown
-    assert "Stress-Predict" in shown
 
 
 def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
@@ -63,7 +62,9 @@ def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "no table-99 of 'kahm'. There are: table-5" in refused(
         "reproduce", "kahm", "--table", "99", "-o", tmp_path
     )
-    assert "It cannot be run: the recordings" in refused("reproduce", "kahm", "--table", "7")
+    assert "named by eps, n. Got 'm'" in refused(*CELL, "m=1", "-o", tmp_path)
+    assert "There are: eps=1,n=20;" in refused(*CELL, "eps=1,n=7", "-o", tmp_path)
+    assert "needs one '--table'" in refused("reproduce", "kahm", "--cell", "eps=1")
     assert "not both" in refused("reproduce", "kahm", "--table", "5", "--figure", "4")
     assert list(tmp_path.iterdir()) == []
 

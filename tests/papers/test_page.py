@@ -1,30 +1,109 @@
-"""The page of kept results is what the results say."""
+"""The pages of the papers: every item is listed, symbols exist, commands run, results are kept."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
+import shlex
 from pathlib import Path
+from pydoc import locate
 
 import pytest
 
-from sfumato.papers import entries_of, unrun_of
+from sfumato.papers import data, entries_of
+from sfumato.papers.cdmma import office
+from tests.cli.running import done
 
 pages = pytest.importorskip("benchmarks.reproductions")
 
+# What each paper numbers, and up to which number.
+ITEMS = {
+    "kahm": {
+        "Definition": 15,
+        "Theorem": 6,
+        "Result": 1,
+        "Remark": 7,
+        "Algorithm": 1,
+        "Table": 11,
+        "Figure": 17,
+    },
+    "cdmma": {
+        "Definition": 17,
+        "Result": 2,
+        "Remark": 1,
+        "Algorithm": 6,
+        "Table": 16,
+        "Figure": 6,
+    },
+}
 
-def test_the_page_is_what_the_results_say(tmp_path: Path) -> None:
+
+def rows_of(paper: str) -> list[list[str]]:
+    """Return the cells of the table of items."""
+    _, _, below = (pages.PAGES / f"{paper}.md").read_text().partition("\n## Items\n")
+    lines = below.partition("\n## ")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line][
+        2:
+    ]
+
+
+def commands(*papers: str) -> list[str]:
+    found = [command for paper in papers for row in rows_of(paper) for command in _code(row[2])]
+    return list(dict.fromkeys(found))
+
+
+def _code(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_every_item_is_listed_once_and_has_a_symbol_or_a_reason(paper: str) -> None:
+    listed = []
+    for items, symbols, _, why in rows_of(paper):
+        listed += re.findall(r"[A-Z][a-z]+ \d+", items)
+        names = _code(symbols)
+        assert names or why.startswith("absent: "), items
+        assert [name for name in names if locate(name) is None] == []
+    numbered = [f"{kind} {n + 1}" for kind, last in ITEMS[paper].items() for n in range(last)]
+    assert sorted(listed) == sorted(numbered)
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_every_entry_has_a_command(paper: str) -> None:
+    given = " ; ".join(commands(paper)) + " "
+    for entry in entries_of(paper):
+        kind, _, number = entry.name.partition("-")
+        assert f"sfumato reproduce {paper} --{kind} {number} " in given
+
+
+@pytest.mark.parametrize("command", commands(*ITEMS))
+def test_a_command_runs_in_its_quick_form(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a quarter of the digits: finite figures, JSON and a picture."""
+    whole = data.digits()
+    few = data.Split(whole.X[::4], whole.y[::4], whole.X_test[::4], whole.y_test[::4])
+    for module in (data, office):
+        monkeypatch.setattr(module, "digits", lambda: few)
+    monkeypatch.delenv("SFUMATO_DATA", raising=False)
+    done(*shlex.split(command)[1:], "--quick", "-o", tmp_path)
+    picture, kept = sorted(tmp_path.iterdir(), key=lambda path: path.suffix, reverse=True)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(kept.read_text())
+    assert found["verdict"] == "quick run, too small to judge"
+    assert found["comparisons"] or found["claims"]
+    ours = [row[name] for row in found["comparisons"] for name in ("paper", "strict")]
+    assert all(math.isfinite(value) for value in ours if value is not None)
+    assert not found["comparisons"] or any(value is not None for value in ours)
+
+
+def test_the_results_are_those_that_are_kept(tmp_path: Path) -> None:
     pages.rebuild(tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert made == {name: (pages.PAGES / name).read_text() for name in made}
     assert {path.name for path in pages.PAGES.iterdir()} == {*made, "index.md"}
-
-
-def test_every_entry_and_every_kept_run_is_shown() -> None:
-    shown = "".join(path.read_text() for path in pages.PAGES.glob("*.md"))
-    for entry in entries_of("all"):
-        assert f"| {entry.name} | {entry.title} |" in shown
-    for each in unrun_of("all"):
-        assert f"| {each.name} | {each.why} |" in shown
+    shown = "".join(made.values())
     runs = {path.stem for path in pages.RESULTS.glob("reproduce_*.json")}
     assert runs == {f"reproduce_{e.paper}_{e.name}" for e in entries_of("all")} & runs
-    for name in runs:
-        assert f"`{name}`" in shown
+    assert all(f"`{name}`" in shown for name in runs)

@@ -19,7 +19,6 @@ from sfumato.papers import (
     entry_of,
     keep,
     reproduce as run_entry,
-    unrun_of,
 )
 from sfumato.papers.catalogue import ALL
 from sfumato.papers.pictures import can_draw
@@ -35,6 +34,9 @@ def reproduce(
     ] = None,
     table: Annotated[str | None, typer.Option(help="Only this table.")] = None,
     figure: Annotated[str | None, typer.Option(help="Only this figure.")] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="Only this cell of the table, such as eps=1,n=20.")
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Small embedded data; takes seconds and gives no verdict."),
@@ -54,29 +56,32 @@ def reproduce(
 ) -> None:
     """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.
 
-    Example: sfumato reproduce kahm --table 5 --quick
+    Example: sfumato reproduce kahm --table 5 --cell eps=1,n=20
     """
     if paper is None or listed:
-        entries, lacking = entries_of(paper or ALL), unrun_of(paper or ALL)
+        entries = entries_of(paper or ALL)
         if as_json:
-            keys = ("paper", "name", "title", "data", "minutes", "broken")
-            there = [{key: getattr(entry, key) for key in keys} for entry in entries]
-            print_json({"entries": there, "cannot be run": [vars(each) for each in lacking]})
+            keys = ("paper", "name", "title", "data", "minutes", "cells", "broken")
+            print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
             return
         what = [f"{e.title}. Data: {e.data}. Minutes: {e.minutes}." for e in entries]
-        rows = [[e.paper, e.name, each] for e, each in zip(entries, what, strict=True)]
-        print_table(["paper", "entry", "what"], rows)
-        if lacking:
-            rows = [[each.paper, each.name, f"{each.why}; {each.nearest}"] for each in lacking]
-            print_table(["paper", "cannot be run", "why, and the nearest public data"], rows)
+        rows = [
+            [e.paper, e.name, each, ", ".join(e.cells)]
+            for e, each in zip(entries, what, strict=True)
+        ]
+        print_table(["paper", "entry", "what", "cells"], rows)
         return
     if table is not None and figure is not None:
         raise InvalidInputError("Give '--table' or '--figure', not both.")
     entries = entries_of(paper)
     if table is not None or figure is not None:
         entries = [entry_of(paper, f"figure-{figure}" if table is None else f"table-{table}")]
+    pairs = [part.partition("=") for part in cell.split(",")] if cell else []
+    if cell and (len(entries) > 1 or not all(name and value for name, _, value in pairs)):
+        raise InvalidInputError("'--cell' needs one '--table' or '--figure' and name=value,...")
+    chosen = {name.strip(): value.strip() for name, _, value in pairs}
     for entry in entries:  # a full run may have taken hours; the figures of a quick one may go
-        file = result_file(entry, output)
+        file = result_file(entry, output, chosen)
         if file.is_file() and '"quick": true' not in file.read_text():
             expect(file)
     repetitions = (1 if quick else 3) if runs is None else runs
@@ -88,7 +93,7 @@ def reproduce(
         def tell(line: str, name: str = name) -> None:
             remark(f"{name}: {line}")
 
-        setting = Setting(quick, repetitions, device=device, n_jobs=jobs)
+        setting = Setting(quick, repetitions, device=device, n_jobs=jobs, cell=chosen)
         found.append(run_entry(entry, replace(setting, tell=tell)))
         files = keep(found[-1], output)
         if not as_json:
@@ -104,9 +109,12 @@ def _show(found: Reproduction, files: list[Path]) -> None:
     entry, outcome = found.entry, found.outcome
     print_lines(f"{entry.paper}, {entry.name}: {entry.title}")
     for row in outcome.comparisons:
-        values = (row.printed, row.paper, row.strict)
-        printed, ours, strict = ("-" if v is None else f"{v:.4g}" for v in values)
-        told = f"printed {printed}, paper {ours}, strict {strict} ({row.unit})"
+        values = (row.printed, None), (row.paper, row.paper_sd), (row.strict, row.strict_sd)
+        printed, ours, strict = (
+            "-" if v is None else f"{v:.4g}" + ("" if sd is None else f" ± {sd:.2g}")
+            for v, sd in values
+        )
+        told = f"printed {printed}, as printed {ours}, mended {strict} ({row.unit})"
         print_lines(f"  {row.what}: {told}")
     for claim, holds in outcome.claims.items():
         print_lines(f"  {'holds' if holds else 'fails'}: {claim}")

@@ -1,11 +1,23 @@
-"""Tables and figures of the five papers, run again: printed figures, ours, and a verdict."""
+"""Five papers: each system as printed and mended, its experiments, its tables and figures.
+
+========================  ==========================================================================
+`sfumato.papers.kahm`     KAHM, kernel affine hull machines: Kumar, Moser, Fischer, JAIR 2024
+`...papers.cdmma`         CDMMA, conditionally deep membership-mapping autoencoders: Kumar, 2021
+`...papers.functions`     privacy of functions and functional data: Hall and others, JMLR 2013
+`...papers.large_margin`  large-margin Gaussian classifiers: Pathak, Raj, 2010
+`...papers.feddpdr`       FedDPDR-DPML and DPDR-DPML, support vectors of parties: Wang and others, 2024
+========================  ==========================================================================
+
+``Printed...`` is the algorithm as printed, and says what its printed promise is worth. ``Entry...``
+keeps the promise for one number of one row. docs/reproductions lists every definition, algorithm,
+table and figure of each paper with its symbol and its command, such as
+``sfumato reproduce kahm --table 5 --cell eps=1,n=20``.
+"""
 
 from sfumato.papers.catalogue import (
     PAPERS,
-    Unrun,
     entries_of,
     entry_of,
-    unrun_of,
 )
 from sfumato.papers.entry import (
     Comparison,

@@ -1,8 +1,7 @@
-"""All entries by paper, and what cannot be run with public data."""
+"""All tables and figures by paper."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -23,40 +22,6 @@ PAPERS = {
     "feddpdr": "Wang, Zhang, Liang, Wang and Liu: Differentially private support vector "
     "machines with knowledge aggregation, CMC 78 (2024)",
 }
-
-
-@dataclass(frozen=True)
-class Unrun:
-    """A table that cannot be run with public data, and what comes nearest.
-
-    Parameters
-    ----------
-    paper, name : str
-        As of an entry.
-    why : str
-        What is missing.
-    nearest : str
-        The public data that stand in for it.
-    """
-
-    paper: str
-    name: str
-    why: str
-    nearest: str
-
-
-_GROCERIES = "the paper's AlexNet and VGG-16 features of the Freiburg groceries are not published"
-_STAND_IN = "the same images, EfficientNet-Lite0 features: benchmark fabrication-data"
-_BEATS = "the recordings of heart rate and stress scores are not public"
-_STRESS = "Stress-Predict, windows of heart rates: benchmark fabrication-data"
-UNRUN = (
-    Unrun("kahm", "table-3", _GROCERIES, _STAND_IN),
-    Unrun("kahm", "table-4", _GROCERIES, _STAND_IN),
-    Unrun("kahm", "table-6", _GROCERIES, _STAND_IN),
-    Unrun("kahm", "table-7", _BEATS, _STRESS),
-    Unrun("kahm", "figure-14", "it plots Tables 6 and 7", "those of Tables 6 and 7"),
-    Unrun("kahm", "figure-15", _GROCERIES, _STAND_IN),
-)
 
 
 def papers_named(paper: str) -> list[str]:
@@ -117,23 +82,5 @@ def entry_of(paper: str, name: str) -> Entry:
     found = {entry.name: entry for entry in entries_of(paper)}
     if paper == ALL or name not in found:
         there = ", ".join(found) if paper != ALL else "none: name one paper"
-        lacking = [each for each in unrun_of(paper) if each.name == name]
-        reason = f" It cannot be run: {lacking[0].why}." if lacking else ""
-        raise InvalidInputError(f"There is no {name} of {paper!r}.{reason} There are: {there}.")
+        raise InvalidInputError(f"There is no {name} of {paper!r}. There are: {there}.")
     return found[name]
-
-
-def unrun_of(paper: str) -> list[Unrun]:
-    """Return what of a paper, or of all, cannot be run.
-
-    Parameters
-    ----------
-    paper : str
-        A name of `PAPERS`, or "all".
-
-    Returns
-    -------
-    list of Unrun
-        Each with the nearest public data.
-    """
-    return [each for each in UNRUN if each.paper in papers_named(paper)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,6 +36,8 @@ class Setting:
         A PyTorch device such as "cuda", for the entries that can use one.
     n_jobs : int, optional
         Fits at a time, for the entries whose cells are independent fits; see joblib.
+    cell : mapping of str to str
+        Run this cell of a table alone, such as ``{"eps": "1", "n": "20"}``; empty for all.
     memory : dict
         What entries of one command share, such as a table and the figure of its numbers.
     """
@@ -45,6 +47,7 @@ class Setting:
     tell: Callable[[str], None] = field(default_factory=lambda: _silence)
     device: str | None = None
     n_jobs: int | None = None
+    cell: Mapping[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: str, measure: Callable[[], Any]) -> Any:
@@ -66,6 +69,42 @@ class Setting:
             self.memory[name] = measure()
         return self.memory[name]
 
+    def pick(
+        self, cells: Iterable[Any], *names: str, quick: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Return the cells to run: the chosen one, else a few in a quick run, else all.
+
+        Parameters
+        ----------
+        cells : iterable of tuple, or of single values
+            The coordinates of each cell.
+        *names : str
+            Names of the coordinates.
+        quick : sequence, optional
+            The cells of a quick run; by default all.
+
+        Returns
+        -------
+        list
+            Some of the cells, in their order.
+        """
+        cells = list(cells)
+        if not self.cell:
+            return cells if quick is None or not self.quick else list(quick)
+
+        named = []
+        for cell in cells:
+            values = cell if isinstance(cell, tuple) else (cell,)
+            texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
+            named.append(dict(zip(names, texts, strict=True)))
+        found = [
+            c for c, texts in zip(cells, named, strict=True) if self.cell.items() <= texts.items()
+        ]
+        if not found:
+            there = [",".join(f"{name}={text}" for name, text in each.items()) for each in named]
+            raise InvalidInputError(f"There is no such cell. There are: {'; '.join(there)}.")
+        return found
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -85,6 +124,8 @@ class Comparison:
         ``higher`` and ``lower`` let a figure pass that is better than the printed one.
     unit : str
         What the figures count: ``"accuracy"``, ``"s"``, ``"mis"``.
+    paper_sd, strict_sd : float or None
+        Standard deviations of ours over runs.
     """
 
     what: str
@@ -94,6 +135,8 @@ class Comparison:
     within: float | None = 0.01
     better: Literal["either", "higher", "lower"] = "either"
     unit: str = "accuracy"
+    paper_sd: float | None = None
+    strict_sd: float | None = None
 
     @property
     def agrees(self) -> bool | None:
@@ -163,6 +206,8 @@ class Entry:
         The data set of a full run, and the stand-in of a quick one.
     minutes : str
         How long the full run takes, and on what.
+    cells : tuple of str
+        Names of the coordinates of a cell that can be run alone; empty where none can.
     """
 
     paper: str
@@ -172,6 +217,7 @@ class Entry:
     broken: str | None = None
     data: str = "generated"
     minutes: str = "under 1"
+    cells: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         kind, _, number = self.name.partition("-")

@@ -7,10 +7,12 @@ import os
 import platform
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -42,8 +44,8 @@ class Reproduction:
         What it gave.
     verdict : str
         What follows from it.
-    seconds : float
-        By the clock on the wall.
+    seconds, cpu_seconds : float
+        By the clock on the wall, and of this process on all its cores.
     """
 
     entry: Entry
@@ -51,6 +53,7 @@ class Reproduction:
     outcome: Outcome
     verdict: Verdict
     seconds: float
+    cpu_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the picture as JSON values.
@@ -71,6 +74,7 @@ class Reproduction:
             "data": self.entry.data,
             "quick": self.setting.quick,
             "runs": self.setting.runs,
+            "cell": dict(self.setting.cell),
             "verdict": self.verdict,
             "broken": self.entry.broken,
             "comparisons": [
@@ -79,6 +83,7 @@ class Reproduction:
             "claims": dict(self.outcome.claims),
             "remarks": list(self.outcome.remarks),
             "seconds": round(self.seconds, 2),
+            "cpu_seconds": round(self.cpu_seconds, 2),
             "machine": {
                 "processor": processor(),
                 "cores": os.cpu_count(),
@@ -123,7 +128,13 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
     setting = setting or Setting()
     if setting.runs < 1:
         raise InvalidInputError(f"'runs' must be at least 1. Got {setting.runs} instead.")
-    begun = time.perf_counter()
+    unknown = set(setting.cell) - set(entry.cells)
+    if unknown:
+        there = ", ".join(entry.cells) or "none"
+        raise InvalidInputError(
+            f"A cell of this entry is named by {there}. Got {min(unknown)!r} instead."
+        )
+    begun, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         # The verdict and `broken` say it, beside the figures.
         warnings.simplefilter("ignore", RefutedGuaranteeWarning)
@@ -131,12 +142,14 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
         outcome = entry.run(setting)
     seconds = time.perf_counter() - begun
     verdict = verdict_of(entry, outcome, quick=setting.quick)
-    return Reproduction(entry, setting, outcome, verdict, seconds)
+    cpu = time.process_time() - cpu
+    return Reproduction(entry, setting, outcome, verdict, seconds, cpu)
 
 
-def result_file(entry: Entry, folder: Path) -> Path:
-    """Return the place of the figures of an entry."""
-    return folder / f"{entry.paper}-{entry.name}.json"
+def result_file(entry: Entry, folder: Path, cell: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Return the place of the figures of an entry, or of one cell of it."""
+    parts = [entry.paper, entry.name, *(f"{name}-{value}" for name, value in cell.items())]
+    return folder / f"{'-'.join(parts)}.json"
 
 
 def keep(found: Reproduction, folder: Path) -> list[Path]:
@@ -155,7 +168,7 @@ def keep(found: Reproduction, folder: Path) -> list[Path]:
         The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files = [result_file(found.entry, folder)]
+    files = [result_file(found.entry, folder, found.setting.cell)]
     with atomic_write(files[0]) as file:
         file.write(found.to_json().encode())
     if can_draw():
