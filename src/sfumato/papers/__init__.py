@@ -5,7 +5,7 @@
 `...papers.cdmma`         CDMMA, conditionally deep membership-mapping autoencoders: Kumar, 2021
 `...papers.functions`     privacy of functions and functional data: Hall and others, JMLR 2013
 `...papers.large_margin`  large-margin Gaussian classifiers: Pathak, Raj, 2010
-`...papers.feddpdr`       FedDPDR-DPML and DPDR-DPML, support vectors of parties: Wang and others, 2024
+`...papers.feddpdr`       FedDPDR-DPML and DPDR-DPML, federated support vectors: Wang and others
 ========================  ==========================================================================
 
 ``Printed...`` is the algorithm as printed, and says what its printed promise is worth. ``Entry...``

@@ -129,7 +129,7 @@ def measured(setting: Setting, cells: Sequence[Cell]) -> dict[Cell, Scored]:
 def means_of_table(setting: Setting) -> dict[tuple[float, int, int, str], tuple[float, float]]:
     """Return mean accuracy and mean score by epsilon, n, Definition and mode."""
     rows = setting.pick(TABLE_5, "eps", "n", quick=QUICK_ROWS)
-    keys = [
+    keys: list[tuple[float, int, int, str]] = [
         (*row, definition, mode) for row in rows for definition in DEFINITIONS for mode in MODES
     ]
 
