@@ -27,10 +27,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet
 
-from benchmarks.odd_tables import write_csv, write_jsonl, write_sqlite, write_workbook
+from benchmarks.odd_tables import write_csv, write_workbook
 from benchmarks.odd_types import DUCKDB, OBJECTS, TYPES, WIDE
 from benchmarks.recording import write
 from sfumato import Bounds, TableBounds, TableEncoder
@@ -71,7 +70,7 @@ FORMATS = {
     "CSV": TextFormat(),
     "CSV, missing markers": TextFormat(missing=("NA", "x", "0000-01-01")),
     "CSV, commas": TextFormat(";", decimal=",", thousands=".", missing=("NA",)),
-    "CSV, one byte per letter": TextFormat("|", "'", encoding="cp1252"),
+    "CSV, one byte per letter": TextFormat("|", encoding="cp1252"),
 }
 RAW = "not an error of ours"
 Ways = dict[str, Callable[[], tuple[Any, ...]]]
@@ -180,7 +179,6 @@ TYPED: dict[str, Typed] = {
     "pandas": lambda table, _: in_memory(table.to_pandas()),
     "pandas on Arrow": lambda table, _: in_memory(table.to_pandas(types_mapper=pd.ArrowDtype)),
     "Parquet": _written(pyarrow.parquet.write_table, "parquet"),
-    "Feather": _written(pyarrow.feather.write_feather, "feather"),
     "DuckDB": _of_duckdb,
     "DuckDB, query": lambda table, _: _query_of_duckdb(table),
 }
@@ -231,8 +229,6 @@ OF_OBJECTS: dict[str, Callable[[Column, Path], Ways]] = {
     "NumPy": lambda cells, _: by_cells(_array(cells)),
     "lists": lambda cells, _: in_rows([[cell, 0.5] for cell in cells]),
     **{name: _text_file(name) for name in FORMATS},
-    "JSON lines": _stored(write_jsonl, "jsonl"),
-    "SQLite": _stored(write_sqlite, "sqlite"),
     "Excel": _stored(write_workbook, "xlsx"),
 }
 

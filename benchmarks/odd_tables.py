@@ -7,11 +7,8 @@ it: they are built as a person would build them, from plain values.
 from __future__ import annotations
 
 import csv
-import json
-import sqlite3
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +17,6 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet
 
 from sfumato.tables.schema import Column, TableBounds, Target
@@ -72,29 +68,6 @@ CELLS: tuple[Any, ...] = (
     np.datetime64(-(2**62), "s"),
     timedelta.max,
 )
-# A line in the place of another.
-LINES: dict[str, tuple[bytes, ...]] = {
-    "csv": (
-        b"",
-        b"1",
-        b",,,,,,,",
-        b"1,2,3,4,5,6,7,8",
-        b'"open,1,2',
-        b'7",1,"',
-        b"\xff\x00\r,",
-        b"\r",
-    ),
-    "jsonl": (
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b'{"whole": ',
-        b"\xff",
-        b'{"whole": {}, "x": 1}',
-        b"[" * 9999,
-    ),
-}
 
 
 def columns(n_rows: int = 40, seed: int = 0) -> dict[str, list[Any]]:
@@ -117,13 +90,6 @@ def with_cell(given: Columns, name: str, place: int, cell: Any) -> dict[str, lis
     found = {each: list(values) for each, values in given.items()}
     found[name][place] = cell
     return found
-
-
-def with_line(path: Path, place: int, line: bytes) -> None:
-    """Put a line in the place of another, the header not counted."""
-    lines = path.read_bytes().split(b"\n")
-    lines[place + (path.suffix == ".csv")] = line
-    path.write_bytes(b"\n".join(lines))
 
 
 # Frames ---------------------------------------------------------------------------------------
@@ -204,9 +170,7 @@ FRAMES: dict[str, Callable[[Columns], Any]] = {
 def write_csv(given: Columns, path: Path, text: TextFormat = PLAIN_TEXT) -> None:
     """Write a table as text; what an encoding lacks is replaced."""
     with path.open("w", newline="", encoding=text.encoding, errors="replace") as file:
-        writer = csv.writer(
-            file, lineterminator="\n", delimiter=text.delimiter, quotechar=text.quote
-        )
+        writer = csv.writer(file, lineterminator="\n", delimiter=text.delimiter)
         writer.writerow(given)
         writer.writerows(zip(*given.values(), strict=True))
 
@@ -216,34 +180,14 @@ def _csv_of_pandas(given: Columns, path: Path) -> None:
     _pandas(given).to_csv(path, index=False, errors="replace", lineterminator="\n")
 
 
-def write_jsonl(given: Columns, path: Path) -> None:
-    """Write a table as JSON lines; what is none of JSON as its text."""
-    rows = (dict(zip(given, row, strict=True)) for row in zip(*given.values(), strict=True))
-    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
-
-
 def _parquet(given: Columns, path: Path) -> None:
     pyarrow.parquet.write_table(_arrow(given), path)
-
-
-def _feather(given: Columns, path: Path) -> None:
-    pyarrow.feather.write_feather(_arrow(given), path)
 
 
 def _parquet_of_pandas(given: Columns, path: Path) -> None:
     """Write doubles where a whole number is missing, as pandas does."""
     frame = {name: column.tolist() for name, column in _pandas(given).items()}
     pyarrow.parquet.write_table(_arrow(frame), path)
-
-
-def write_sqlite(given: Columns, path: Path) -> None:
-    """Write a table to a database, each cell as what it is."""
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute(f"CREATE TABLE rows ({', '.join(given)})")
-        marks = ", ".join("?" * len(given))
-        database.executemany(
-            f"INSERT INTO rows VALUES ({marks})", zip(*given.values(), strict=True)
-        )
 
 
 def write_workbook(given: Columns, path: Path) -> None:
@@ -311,8 +255,6 @@ def _cell_of_excel(value: Any) -> str:
 FILES: dict[str, tuple[str, Callable[[Columns, Path], None]]] = {
     "csv": ("csv", write_csv),
     "csv of pandas": ("csv", _csv_of_pandas),
-    "jsonl": ("jsonl", write_jsonl),
     "parquet": ("parquet", _parquet),
     "parquet of pandas": ("parquet", _parquet_of_pandas),
-    "feather": ("feather", _feather),
 }

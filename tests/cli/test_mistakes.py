@@ -6,9 +6,9 @@ import gzip
 import os
 import re
 import shlex
-import sqlite3
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from sfumato import Ledger
@@ -37,9 +37,8 @@ MISTAKES = [
     "describe cut.csv.gz",
     "describe noise.parquet",
     "describe noise.xlsx",
-    "describe noise.sqlite",
-    "describe two.sqlite",
-    "describe two.sqlite:three",
+    "describe two.duckdb",
+    "describe two.duckdb:three",
     "describe patients.csv --target illness",
     "describe one.csv --target ill",
     "describe patients.csv -o bounds.txt",
@@ -154,7 +153,6 @@ def write_what_is_wrong() -> None:
         "cut.csv.gz": gzip.compress(b"a,b\n" + bytes(range(97, 107)) * 999)[:-9],
         "noise.parquet": b"Zebedee" * 99,
         "noise.xlsx": b"Zebedee" * 99,
-        "noise.sqlite": b"Zebedee" * 99,
         "latin.csv": "größe,ill\n1,no\n".encode("cp1252"),
         "semicolons.csv": b"age;pressure;ward\n50;80;east\n",
         "short.csv": b"age,ill\n50,no\n",
@@ -163,10 +161,9 @@ def write_what_is_wrong() -> None:
     Path("folder").mkdir()
     for name, content in texts.items():
         Path(name).write_bytes(content)
-    with sqlite3.connect("two.sqlite") as database:
-        database.execute("CREATE TABLE one (a)")
-        database.execute("CREATE TABLE two (a)")
-    database.close()
+    with duckdb.connect("two.duckdb") as database:
+        database.execute("CREATE TABLE one (a INTEGER)")
+        database.execute("CREATE TABLE two (a INTEGER)")
     bounds = Path("bounds.toml").read_text()
     age = re.search(r'\[columns\."age"\].*?upper = \d+\n', bounds, flags=re.DOTALL)
     assert age is not None

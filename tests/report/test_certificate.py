@@ -132,7 +132,7 @@ def test_it_travels_inside_a_model(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(path).means_, load(folder / "model.sfumato").means_)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".csv"])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_it_travels_with_a_table(folder: Path, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows{suffix}"
     guarantee = load(folder / "model.sfumato").guarantee_.to_dict()

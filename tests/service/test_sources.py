@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -108,14 +108,12 @@ def test_no_address_comes_over_http(house: House, path: str) -> None:
 
 
 def test_a_table_inside_a_file_stays_when_it_is_retired(house: House, tmp_path: Path) -> None:
-    place = tmp_path / "data" / "clinic.db"
-    with sqlite3.connect(place) as database:
-        database.execute("CREATE TABLE visits (age, bmi, town, ill)")
-        lines = (tmp_path / "data" / TABLE).read_text().splitlines()[1:]
-        cells = [line.split(",") for line in lines]
-        database.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", cells)
-        database.execute("CREATE TABLE other (a)")
-    opened(house, "clinic.db:visits", FACTS, target="ill")
+    place = tmp_path / "data" / "clinic.duckdb"
+    with duckdb.connect(str(place)) as database:
+        rows = tmp_path / "data" / TABLE
+        database.execute(f"CREATE TABLE visits AS SELECT * FROM read_csv('{rows}')")
+        database.execute("CREATE TABLE other (a INTEGER)")
+    opened(house, "clinic.duckdb:visits", FACTS, target="ill")
     assert house.done()["state"] == "released"
     house.call("olga", "POST", "/datasets/patients/retire")
     house.work()

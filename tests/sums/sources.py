@@ -84,14 +84,12 @@ def write_files(table: pd.DataFrame, folder: Path) -> dict[str, Any]:
     for number, part in enumerate(in_parts(table.sample(frac=1.0, random_state=0), 4)):
         part.to_parquet(folder / f"part{number}.parquet", row_group_size=97)
     table.to_csv(folder / "table.csv.gz", index=False)
-    table.to_feather(folder / "table.feather")
     for level, part in table.groupby("level"):
         (folder / "hive" / f"level={level}").mkdir(parents=True)
         part.drop(columns="level").to_parquet(folder / "hive" / f"level={level}" / "0.parquet")
     return {
         "glob": str(folder / "part*.parquet"),
         "gzip": folder / "table.csv.gz",
-        "feather": folder / "table.feather",
         "folder": folder / "hive",
     }
 

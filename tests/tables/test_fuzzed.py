@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.sums import persons
-from sfumato.tables import columns, files
+from sfumato.tables import columns
 
 cells = pytest.importorskip("benchmarks.bench_fuzzed_cells")
 
@@ -22,7 +22,6 @@ def test_one_cell_of_any_type_changes_no_other_record(seed: int) -> None:
 
 FAULTS = {  # what this library once did, and a kind of table that shows it
     "text": (columns, "_cast", lambda cells, wanted: cells.cast(wanted), "Arrow"),
-    "file": (files, "_check_buffers", lambda column: column.validate(full=True), "Feather"),
     "ids": (persons, "on_arrow", lambda groups: getattr(groups, "to_pylist", list)(), "Arrow"),
 }
 

@@ -1,11 +1,10 @@
-"""Files of text: each line is one record, and no line changes another or the number of rows."""
+"""CSV files: each line is one record, and no line changes another or the number of rows."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +15,28 @@ from sfumato.tables import text as lines
 from sfumato.tables.files import TableFile
 
 TYPES = {"n": "int64", "x": "double", "c": "string"}
-GOOD = {"csv": b'7,2.5,"red, or blue"', "jsonl": b'{"n": 7, "x": 2.5, "c": "red, or blue"}'}
+GOOD = b'7,2.5,"red, or blue"'
 VALUES = {"n": 7, "x": 2.5, "c": "red, or blue"}
 MISSING = dict.fromkeys(TYPES)
-ODD: dict[str, list[bytes]] = {
-    "csv": [
-        b"",
-        b"7",
-        b"7,2.5,red,",
-        b"7,2.5,red,or,blue",
-        b'"7,2.5,red',
-        b'7,2.5,"red',
-        b'7,2.5,"red""',
-        b'7",2.5,"red',
-        b"\xff\xfe,\xff",
-        b"\x00" * 9,
-        b"\r",
-        b"7,2.5\r,red\r,blue",
-    ],
-    "jsonl": [
-        b"",
-        b"{",
-        b'{"n": 7',
-        b"[7, 2.5]",
-        b"7",
-        b"null",
-        b'"red"',
-        b"[" * 10000,
-        b'{"n": ' * 10000,
-        b"\xff\xfe",
-        b"\x00" * 9,
-        b'{"n": [7], "x": {"a": 1}, "c": null}',
-    ],
-}
+ODD = [
+    b"",
+    b"7",
+    b"7,2.5,red,",
+    b"7,2.5,red,or,blue",
+    b'"7,2.5,red',
+    b'7,2.5,"red',
+    b'7,2.5,"red""',
+    b'7",2.5,"red',
+    b"\xff\xfe,\xff",
+    b"\x00" * 9,
+    b"\r",
+    b"7,2.5\r,red\r,blue",
+]
 
 
-def written(folder: Path, kind: str, records: list[bytes], end: bytes = b"\n") -> TableFile:
-    path = folder / f"rows.{kind}"
-    head = [b"n,x,c"] if kind == "csv" else []
-    path.write_bytes(end.join([*head, *records]) + end)
+def written(folder: Path, records: list[bytes], end: bytes = b"\n") -> TableFile:
+    path = folder / "rows.csv"
+    path.write_bytes(end.join([b"n,x,c", *records]) + end)
     return TableFile(path, TYPES)
 
 
@@ -64,16 +46,13 @@ def rows_of(source: TableFile) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_a_line_that_cannot_be_read_is_a_record_that_misses_all(
-    tmp_path: Path, kind: str, end: bytes
-) -> None:
-    records = [each for odd in ODD[kind] for each in (GOOD[kind], odd)]
-    source = written(tmp_path, kind, records, end)
+def test_a_line_that_cannot_be_read_is_a_record_that_misses_all(tmp_path: Path, end: bytes) -> None:
+    records = [each for odd in ODD for each in (GOOD, odd)]
+    source = written(tmp_path, records, end)
     assert source.count_rows() == len(records)
     found = rows_of(source)
-    assert found[::2] == [VALUES] * len(ODD[kind])
-    assert found[1::2] == [MISSING] * len(ODD[kind])
+    assert found[::2] == [VALUES] * len(ODD)
+    assert found[1::2] == [MISSING] * len(ODD)
 
 
 CELLS = st.text(st.sampled_from('",x7.\\\x00 é{}[]:'), max_size=5)
@@ -102,42 +81,33 @@ ANY_LINE = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(odd=ANY_LINE, place=st.integers(0, 2), kind=st.sampled_from(["csv", "jsonl"]))
+@given(odd=ANY_LINE, place=st.integers(0, 2))
 def test_no_line_changes_another(
-    tmp_path_factory: pytest.TempPathFactory, odd: bytes, place: int, kind: str
+    tmp_path_factory: pytest.TempPathFactory, odd: bytes, place: int
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
-    records = [GOOD[kind]] * 3
+    records = [GOOD] * 3
     records[place] = odd
-    found = rows_of(written(folder, kind, records))
+    found = rows_of(written(folder, records))
     assert len(found) == 3
-    alone = rows_of(written(folder, kind, [odd]))
+    alone = rows_of(written(folder, [odd]))
     assert repr(found.pop(place)) == repr(alone[0])
     assert found == [VALUES] * 2
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
 @pytest.mark.parametrize("block", [1, 7, 50, 1000])
 def test_blocks_do_not_matter_and_neither_does_the_last_end_of_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, block: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    records = [GOOD[kind], *ODD[kind], GOOD[kind]]
-    whole = rows_of(written(tmp_path, kind, records))
+    records = [GOOD, *ODD, GOOD]
+    whole = rows_of(written(tmp_path, records))
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
-    source = written(tmp_path, kind, records)
+    source = written(tmp_path, records)
     assert rows_of(source) == whole
     source.path.write_bytes(source.path.read_bytes()[:-1])
     assert rows_of(source) == whole
     source.path.write_bytes(codecs.BOM_UTF8 + source.path.read_bytes())
     assert rows_of(TableFile(source.path, TYPES)) == whole
-
-
-def test_numbers_of_json_keep_their_digits(tmp_path: Path) -> None:
-    for further in ([], ['{"n": "5"}', '{"n": "x"}']):
-        records = [json.dumps({"n": 2**53 + 1}), '{"n": 31}', '{"n": 31.0}', *further]
-        source = written(tmp_path, "jsonl", [each.encode() for each in records])
-        found = source.read(["n"])["n"].to_pylist()
-        assert found == [2**53 + 1, 31, 31, 5, None][: len(records)]
 
 
 NUMBERS = st.one_of(
@@ -154,14 +124,9 @@ def test_a_cell_is_read_alike_beside_odd_ones(
 ) -> None:
     """Blocks that Arrow reads as a whole and blocks that are read cell by cell agree."""
     folder = tmp_path_factory.mktemp("rows")
-    odd = b"\xff"
-    for kind, line in (("csv", "{},1,c"), ("jsonl", '{{"n": {}}}')):
-        shown = cell if kind == "csv" else json.dumps(cell)
-        records = [line.format(shown).encode(), GOOD[kind]]
-        further = odd + b",1,c" if kind == "csv" else b'{"n": "\xff"}'
-        found = []
-        for lines_ in (records, [*records, further]):
-            path = written(folder, kind, lines_).path
-            column = TableFile(path, {"n": declared}).read(["n"])["n"][:2]
-            found.append(repr([None if each != each else each for each in column.to_pylist()]))
-        assert found[0] == found[1]
+    records, found = [f"{cell},1,c".encode(), GOOD], []
+    for lines_ in (records, [*records, b"\xff,1,c"]):
+        path = written(folder, lines_).path
+        column = TableFile(path, {"n": declared}).read(["n"])["n"][:2]
+        found.append(repr([None if each != each else each for each in column.to_pylist()]))
+    assert found[0] == found[1]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from benchmarks.odd_tables import write_sheets
@@ -37,40 +34,16 @@ def workbook(
     write_sheets([names, *rows], path, *sheets)
 
 
-def sqlite_table(path: Path, rows: Rows, names: list[str] = NAMES) -> None:
-    with sqlite3.connect(path) as database:
-        database.execute(f"CREATE TABLE patients ({', '.join(names)})")
-        marks = ", ".join("?" * len(names))
-        database.executemany(f"INSERT INTO patients VALUES ({marks})", rows)
-    database.close()
-
-
-def duckdb_table(path: Path, rows: Rows, names: list[str] = NAMES) -> None:
-    table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
-    with duckdb.connect(str(path)) as database:
-        database.register("given", table)
-        database.execute("CREATE TABLE patients AS SELECT * FROM given")
-
-
-WRITERS: dict[str, Callable[[Path, Rows], None]] = {
-    "rows.xlsx": workbook,
-    "rows.sqlite": sqlite_table,
-    "rows.db": sqlite_table,
-    "rows.duckdb": duckdb_table,
-}
-
-
-@pytest.mark.parametrize("name", ["rows.xlsx", "rows.sqlite"])
 @pytest.mark.parametrize("odd", ["many", 1e300, -3, True, "", "31", None])
-def test_one_odd_cell_changes_no_other(tmp_path: Path, name: str, odd: Any) -> None:
+def test_one_odd_cell_changes_no_other(tmp_path: Path, odd: Any) -> None:
     for place in range(4):
         rows = [list(row) for row in ROWS]
         rows[1][place] = odd
-        path = tmp_path / f"{place}-{name}"
-        WRITERS[name](path, rows)
+        path = tmp_path / f"{place}.xlsx"
+        workbook(path, rows)
         source = TableFile(path, TYPES)
         found = source.read().to_pydict()
-        assert source.columns == TYPES | dict.fromkeys(TYPES, "string")
+        assert source.columns == TYPES
         for column, cells in READ.items():
             others = [found[column][0], found[column][2]]
             assert others == [cells[0], cells[2]]
@@ -88,7 +61,7 @@ def test_a_span_that_python_cannot_hold_changes_no_other_record(tmp_path: Path, 
         assert [cells[0], cells[2]] == [READ[name][0], READ[name][2]]
 
 
-@pytest.mark.parametrize("name", ["bad.xlsx", "bad.sqlite", "bad.duckdb"])
+@pytest.mark.parametrize("name", ["bad.xlsx", "bad.duckdb"])
 def test_a_damaged_file_is_named_without_a_cell(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"12345678DUCK" * 99 if "duck" in name else b"Zebedee" * 99)
     with pytest.raises(InvalidInputError, match=r"cannot be read .*damaged") as error:

@@ -60,7 +60,7 @@ def fabricate(
 
     Columns and types are those of the table, without those that the bounds leave out. A table may
     be a glob or a folder of files larger than memory, or be read by a cluster ('--engine').
-    Parquet and Feather files contain the guarantee; other formats have it in a separate file.
+    A Parquet file contains the guarantee; a CSV has it in a separate file.
 
     Example: sfumato fabricate patients.csv --target diagnosis --epsilon 3 --bounds bounds.toml -o
     private.parquet

@@ -30,8 +30,8 @@ TablePath = Annotated[
     Path,
     typer.Argument(
         metavar="TABLE",
-        help="A table: .csv, .tsv, .jsonl (also .gz, .zst), .parquet, .feather, .arrow, or a table "
-        "inside .xlsx, .ods, .sqlite or .duckdb, as in hospital.duckdb:patients.",
+        help="A table: .csv, .tsv (also .gz, .zst), .parquet, or a table inside .xlsx, .ods or "
+        ".duckdb, as in hospital.duckdb:patients.",
     ),
 ]
 ModelPath = Annotated[
@@ -84,7 +84,7 @@ Reading = Annotated[
     typer.Option(
         "--read",
         metavar="NAME=VALUE",
-        help="How the text is written: delimiter, quote, decimal, thousands, encoding; may be "
+        help="How the text is written: delimiter, decimal, thousands, encoding; may be "
         "repeated, and overrides the bounds.",
     ),
 ]

@@ -34,7 +34,7 @@ from sfumato.tables.files import (
     TableFile,
     metadata_beside,
     note_of,
-    read_note,
+    parse_note,
     write_table,
 )
 
@@ -45,7 +45,6 @@ MIN_KEY = 32
 
 ALGORITHM = "Ed25519"
 KEY = "certificate"  # in the metadata of a table
-INSIDE = (".parquet", ".feather", ".arrow")
 
 
 class CertificateError(SfumatoError):
@@ -318,7 +317,7 @@ def _of_model(path: Path) -> str:
 
 def _of_table(path: Path) -> str:
     """Hash names, types and values of a table that carries metadata, or the bytes of a text."""
-    if path.suffix.lower() not in INSIDE:
+    if path.suffix.lower() != ".parquet":
         return hashlib.sha256(path.read_bytes()).hexdigest()
     table = TableFile(path).read(may_be_empty=True)
     found = hashlib.sha256()
@@ -352,7 +351,11 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
 def _table_record(path: Path) -> dict[str, Any]:
     beside = metadata_beside(path)
     try:
-        stored: Any = read_note(beside) if beside.is_file() else TableFile(path).metadata()
+        stored: Any = (
+            parse_note(beside.read_bytes(), beside)
+            if beside.is_file()
+            else TableFile(path).metadata()
+        )
         found = {**stored, "class": stored["class"], "guarantee": stored["guarantee"]}
     except (TypeError, KeyError):
         raise InvalidInputError(
@@ -366,7 +369,7 @@ def embed(certificate: str, file: str | os.PathLike[str]) -> None:
     path = Path(file)
     if path.suffix.lower() in FORMATS:
         record = {**_table_record(path), KEY: certificate}
-        if path.suffix.lower() not in INSIDE:  # in the note beside the text
+        if path.suffix.lower() != ".parquet":  # in the note beside the text
             with atomic_write(metadata_beside(path)) as note:
                 note.write(note_of(record))
             return

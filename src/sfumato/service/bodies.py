@@ -122,7 +122,6 @@ class FileFormat(_Body):
     """How the file is written as text, all of it; empty: as it was proposed."""
 
     delimiter: str | None = Field(default=None, max_length=4, description="Between fields.")
-    quote: str | None = Field(default=None, max_length=4, description="Around a field.")
     decimal: str | None = Field(default=None, max_length=4, description="Before decimals.")
     thousands: str | None = Field(
         default=None, max_length=4, description="Between groups of digits."

@@ -29,7 +29,6 @@ BATCH_ROWS = 65536
 PERSON_BYTES = 2**26  # of the rows of a part whose persons are brought together
 GLOB = set("*?[")
 URL = re.compile(r"^[a-z][a-z0-9+.-]+:/{1,3}(?=[^/])")  # a Path keeps one slash of several
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow": "ipc"}  # by URL
 
 
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
@@ -127,7 +126,7 @@ class FileParts(LocalParts):
     Parameters
     ----------
     files : sequence of path-like
-        The files: CSV, Parquet, Feather or JSON lines, text also compressed by gzip.
+        The files: CSV, also compressed by gzip, or Parquet.
     """
 
     def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
@@ -135,8 +134,6 @@ class FileParts(LocalParts):
         self._files = [TableFile(path, guess=False) for path in files]
         first = self._files[0]
         for other in self._files[1:]:
-            if first.format == other.format == "jsonl":  # names are told by records there
-                continue
             if sorted(other.schema.names) != sorted(first.schema.names):
                 raise InvalidInputError(
                     f"The files of a table must have the same columns: '{other.path}' has others "
@@ -165,14 +162,14 @@ class FileParts(LocalParts):
         return LocalParts([partial(_read, file, names) for file in read], names)._reporting_as(self)
 
     def undeclared(self) -> Partitions:
-        """Refuse text before anything of its lines is known: JSON has names in its records."""
+        """Refuse text before anything of its lines is known."""
         for file in self._files:
             _read(file)
         return self
 
 
 def _read(file: TableFile, names: list[str] | None = None) -> Iterable[Any]:
-    if names is None and file.format in ("csv", "jsonl"):
+    if names is None and file.format == "csv":
         raise InvalidInputError(
             f"The types of the columns of '{file.path}' would be guessed from its cells: give "
             "bounds=TableBounds(...), which declares them."
@@ -232,7 +229,7 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 
 class UrlParts(LocalParts):
-    """Parquet or Feather files that a URL names, a part each: in a bucket, on HDFS, ``file://``.
+    """Parquet files that a URL names, a part each: in a bucket, on HDFS, ``file://``.
 
     url: Of a file, of a folder, or a glob in the last part of it: ``s3://clinic/visits/*.parquet``.
     """
@@ -258,15 +255,14 @@ class UrlParts(LocalParts):
             paths = sorted(each.path for each in files if each.type == fs.FileType.File)
             if not paths:
                 raise InvalidInputError(f"There is no file '{text}'.")
-            formats = {FORMATS.get(Path(path).suffix.lower()) for path in paths}
-            if None in formats or len(formats) > 1:
+            if not all(path.lower().endswith((".parquet", ".pq")) for path in paths):
                 raise InvalidInputError(
-                    "Only Parquet files, or only Feather files, can be read by URL. Others are "
-                    f"among '{text}': copy them to this machine."
+                    f"Only Parquet files can be read by URL. Others are among '{text}': copy them "
+                    "to this machine."
                 )
-            ds, (kind,) = arrow("dataset"), formats
-            dataset = ds.dataset(paths, filesystem=system, format=kind)
-            if kind == "parquet" and (coded := coded_texts(dataset.schema)):
+            ds = arrow("dataset")
+            dataset = ds.dataset(paths, filesystem=system, format="parquet")
+            if coded := coded_texts(dataset.schema):
                 kind = ds.ParquetFileFormat(dictionary_columns=coded)
                 dataset = ds.dataset(paths, filesystem=system, format=kind)
             self._url, self._fragments = text, list(dataset.get_fragments())

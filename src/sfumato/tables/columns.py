@@ -45,7 +45,6 @@ TIMES = ("date", "time", "duration", "period", "interval")
 PARTS = ("time", "year", "month", "weekday", "hour")
 # Texts that may be numbers, and those that are, written out.
 PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan))"
-DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 MAX_DIGITS = 400  # of a whole number that is written out
 
 
@@ -202,7 +201,7 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     if types.is_boolean(stored):
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
-        column = _each(column.cast("string"), lambda cells: _written(cells, Decimal))
+        column = column.cast("string" if stored.scale == 0 else "float64")
     elif (
         not types.is_string(stored)
         and not arrow_kind(str(stored))
@@ -225,7 +224,7 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
         none = pa.scalar(None, wanted)
         return compute.if_else(truths[0], True, compute.if_else(truths[1], False, none))
     if types.is_floating(column.type):
-        column = _each(column, _written)
+        column = _each(column, lambda cells: texts([text_of(cell) for cell in cells.to_pylist()]))
     if not types.is_string(column.type):
         column = column.cast("string")
     return column if wanted == column.type else _each(column, lambda cells: _cast(cells, wanted))
@@ -274,26 +273,11 @@ def _parsed(column: Any, wanted: Any) -> Any:
         column = compute.replace_substring_regex(column, f"(?i)^{word}$", number)
     doubtful = compute.match_substring_regex(column, PERHAPS)
     column = compute.if_else(doubtful, column, pa.scalar(None, pa.string()))
+    as_doubles = _each(column, lambda cells: _cast(cells, pa.float64()))
     if wanted == pa.float64():
-        return _each(column, lambda cells: _cast(cells, wanted))
-
-    def whole_numbers(cells: Any) -> Any:  # also those written with a point or an exponent
-        found, limits = _cast(cells, wanted), np.iinfo(str(wanted))
-        others: list[int | None] = []
-        for text in cells.filter(found.is_null()).to_pylist():
-            number = Decimal("NaN")
-            with contextlib.suppress(ArithmeticError):  # an exponent of twenty digits
-                number = Decimal(text if DECIMAL.fullmatch(text) else "NaN")
-            is_short = number.is_finite() and number.adjusted() <= 20
-            if not is_short or number != number.to_integral_value():
-                others.append(None)
-            elif float(number) == float(limits.max) > limits.max:  # see `_in_range`
-                others.append(int(limits.max))
-            else:
-                others.append(int(number) if limits.min <= number <= limits.max else None)
-        return compute.replace_with_mask(found, found.is_null(), pa.array(others, wanted))
-
-    return _each(column, whole_numbers)
+        return as_doubles
+    whole = _each(column, lambda cells: _cast(cells, wanted))
+    return compute.coalesce(whole, _in_range(as_doubles, wanted))  # 31.0 and 3.1e1
 
 
 def _each(column: Any, read: Callable[[Any], Any]) -> Any:
@@ -314,11 +298,6 @@ def _cast(cells: Any, wanted: Any) -> Any:
         cast = [_cast(half, wanted) for half in halves]
         chunks = [chunk for half in cast for chunk in getattr(half, "chunks", [half])]
         return arrow().concat_arrays(chunks)
-
-
-def _written(cells: Any, number: Callable[[Any], Any] = float) -> Any:
-    """Write numbers as texts."""
-    return texts([text_of(number(cell)) for cell in cells.to_pylist()])
 
 
 def _in_range(column: Any, wanted: Any) -> Any:

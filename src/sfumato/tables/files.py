@@ -1,9 +1,8 @@
-"""Tables on disk: CSV, Parquet, Feather (Arrow), JSON lines, and tables inside other files."""
+"""Tables on disk: CSV, Parquet, and tables inside workbooks and databases."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import zlib
@@ -11,51 +10,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, is_text, read_as, type_of
-from sfumato.tables.stores import STORES, open_store, place_of, schema_of
+from sfumato.tables.stores import STORES, DuckDBTable, place_of, read_sheet
 from sfumato.tables.text import (
-    BLOCK_BYTES,
     NOT_TEXT,
     PLAIN_TEXT,
     TextFormat,
     csv_batches,
     csv_header,
-    guess_csv_types,
-    json_batches,
-    json_records,
+    guess_types,
     open_text,
     read_blocks,
     sniff_text,
 )
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".feather": "feather",
-    ".arrow": "feather",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
+FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 COMPRESSED = (".gz", ".zst")
 MAX_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
 MAX_HEADER_BYTES = 2**22
 # Raised besides Arrow's own errors.
 OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
-BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
-# Neither Feather nor the end of a Parquet file has checksums of its own, so a flipped bit there
-# could change cells, types or the guarantee unseen. The tables that Sfumato writes carry the
-# SHA-256 of their bytes, with the places of the checksum itself filled with zeros, under two names,
-# so that damage to one of them does not hide it.
-DIGEST = b"sha256 of this file, these digits as zeros: "
-NO_DIGEST = DIGEST + b"0" * 64
-CHECKSUMS = {b"sfumato-checksum": NO_DIGEST, b"checksum-of-sfumato": NO_DIGEST}
 NOTE_CHECKSUM = "sha256 of the rest"
 
 
@@ -65,8 +45,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     is_compressed = file.suffix in COMPRESSED
     suffix = (file.with_suffix("") if is_compressed else file).suffix.lower()
     if suffix in STORES and not is_compressed:
-        return "store"
-    if suffix not in FORMATS or (is_compressed and FORMATS[suffix] not in ("csv", "jsonl")):
+        return STORES[suffix]
+    if suffix not in FORMATS or (is_compressed and FORMATS[suffix] != "csv"):
         if file.is_dir():
             raise InvalidInputError(f"'{path}' is a folder, not a table. Name a file in it.")
         known = ", ".join([*FORMATS, *STORES])
@@ -122,14 +102,11 @@ class TableFile:
         file, _ = place_of(path)
         if not file.is_file():
             raise InvalidInputError(f"There is no file '{file}'.")
-        is_declared = bool(self.types) or not guess
-        # Names in JSON lines are told by records, so that none of them may be an error.
-        may_be_empty = is_declared and self.format == "jsonl"
-        if file.stat().st_size == 0 and not may_be_empty:
+        if file.stat().st_size == 0:
             raise InvalidInputError(f"The file '{file}' is empty.")
         with self._reported():
-            self.schema = self._read_schema(declared=is_declared)
-        if not len(self.schema) and not may_be_empty:
+            self.schema = self._read_schema(declared=bool(self.types) or not guess)
+        if not len(self.schema):
             raise InvalidInputError(f"The table '{self.path}' has no columns.")
         self._check_names(self.schema.names)
 
@@ -157,16 +134,13 @@ class TableFile:
         return cls(path, text=text)
 
     def count_rows(self) -> int:
-        """Return the number of rows; formats of text are read for it."""
+        """Return the number of rows; a text is read for it."""
         with self._reported():
+            if self.format == "csv":
+                return sum(block.count(b"\n") for block in read_blocks(self.path))
             if self.format == "parquet":
                 return int(self._parquet().metadata.num_rows)
-            if self.format == "store":
-                return int(self._store.count_rows())
-            if self.format == "feather":
-                return sum(len(batch) for batch in self._batches([]))
-            blocks = read_blocks(self.path, header=self.format == "csv")
-            return sum(block.count(b"\n") for block in blocks)
+            return sum(len(batch) for batch in self._batches(self.schema.names[:1]))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield the rows in tables of at most some ten thousand rows, read one at a time."""
@@ -209,11 +183,7 @@ class TableFile:
     def metadata(self) -> dict[str, Any] | None:
         """Return what `write_table` stored along with the rows, if it did."""
         stored = (self.schema.metadata or {}).get(METADATA)
-        if stored is None:
-            return None
-        with self._reported():
-            found: dict[str, Any] = json.loads(stored)
-        return found
+        return None if stored is None else parse_note(stored, self.path)
 
     def _check_names(self, names: Sequence[str]) -> None:
         if len(names) > MAX_COLUMNS:
@@ -229,41 +199,31 @@ class TableFile:
 
     def _read_schema(self, *, declared: bool) -> Any:
         if self.format == "parquet":
-            file = self._parquet()
-            self._check_digest(file.metadata.metadata)
-            return file.schema_arrow
-        if self.format == "feather":
-            with arrow().OSFile(str(self.path)) as source:  # a map of a file cut short would crash
-                schema = arrow("ipc").open_file(source).schema
-            self._check_digest(schema.metadata)
-            return schema
-        if self.format == "store":
-            return self._store.schema(declared=declared)
+            return self._parquet().schema_arrow
+        if self.format == "duckdb":
+            return next(self._duckdb.select()).schema
+        if self.format == "sheet":
+            names = self._sheet.column_names
+            types = self.types if declared else guess_types([self._sheet], names, PLAIN_TEXT)
+            return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
         with open_text(self.path) as text:
             line = text.readline(MAX_HEADER_BYTES)
-        for mark, told in NOT_TEXT.items():  # the first line of JSON is a record
-            if line.startswith(mark) and not (declared and self.format == "jsonl"):
+        for mark, told in NOT_TEXT.items():
+            if line.startswith(mark):
                 raise InvalidInputError(f"The file '{self.path}' cannot be read: {told}.")
-        if self.format == "csv":
-            if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
-                raise InvalidInputError(
-                    f"The first line of '{self.path}' has carriage returns inside it. Save the "
-                    "table with lines that end in a line feed, as Unix or Windows writes them."
-                )
-            names = csv_header(self.path, line, self.text)
-            self._check_names(names)
-            types = self.types if declared else guess_csv_types(self.path, names, self.text)
-            return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
-        if declared:  # the names of the first record, besides those that are declared
-            first = next(json_records(self.path), [{}])[0]
-            keys = list(first)[: MAX_COLUMNS - len(self.types)]
-            known = {**dict.fromkeys(keys, "string"), **self.types}
-            return arrow().schema(
-                [(n, type_of(known[n])) for n in dict.fromkeys((*self.types, *keys))]
+        if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
+            raise InvalidInputError(
+                f"The first line of '{self.path}' has carriage returns inside it. Save the table "
+                "with lines that end in a line feed, as Unix or Windows writes them."
             )
-        names = list(dict.fromkeys(k for each in json_records(self.path) for r in each for k in r))
-        rows = ([r.get(k) for k in names] for each in json_records(self.path) for r in each)
-        return schema_of(names, rows)
+        names = csv_header(self.path, line, self.text)
+        self._check_names(names)
+        types = self.types
+        if not declared:
+            all_texts = dict.fromkeys(names, "string")
+            tables = csv_batches(self.path, names, all_texts, self.text, strict=True)
+            types = guess_types(tables, names, self.text)
+        return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
 
     def _parquet(self, coded: Sequence[str] = ()) -> Any:
         # One group of rows at a time: read ahead, the whole file would gather in memory.
@@ -275,44 +235,27 @@ class TableFile:
         )
 
     @cached_property
-    def _store(self) -> Any:
-        return open_store(self.path)
+    def _sheet(self) -> Any:
+        return read_sheet(self.path)
 
-    def _check_digest(self, metadata: Mapping[bytes, bytes] | None) -> None:
-        """Refuse a file that is not, byte by byte, the one that its checksum was made of."""
-        for noted in {(metadata or {})[key] for key in CHECKSUMS if key in (metadata or {})}:
-            digest, seen = hashlib.sha256(), b""
-            with self.path.open("rb") as file:
-                while block := file.read(BLOCK_BYTES):
-                    seen = (seen + block).replace(noted, NO_DIGEST)
-                    sure = max(0, len(seen) - len(noted) + 1)  # beyond it, one may have begun
-                    digest.update(seen[:sure])
-                    seen = seen[sure:]
-            digest.update(seen)
-            if len(noted) != len(NO_DIGEST) or noted != DIGEST + digest.hexdigest().encode():
-                raise InvalidInputError(
-                    f"The file '{self.path}' is damaged: its checksum does not match."
-                )
+    @cached_property
+    def _duckdb(self) -> DuckDBTable:
+        return DuckDBTable(self.path)
 
     def _batches(self, names: list[str]) -> Iterator[Any]:
         types = {name: plain_type(self.schema.field(name).type) for name in names}
         if self.format == "csv":
             yield from csv_batches(self.path, self.schema.names, types, self.text)
-        elif self.format == "jsonl":
-            yield from json_batches(self.path, types)
-        elif self.format == "store":
-            yield from self._store.batches(names)
-        elif self.format == "parquet":
+        elif self.format == "sheet":
+            yield self._sheet
+        elif self.format == "duckdb":
+            yield from self._duckdb.select(*names)
+        else:
             file = self._parquet(coded_texts(self.schema))
             options: dict[str, Any] = {"columns": names, "use_threads": False}
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], **options):
-                    yield _checked(batch)
-        else:
-            with arrow().OSFile(str(self.path)) as source:
-                reader = arrow("ipc").open_file(source)
-                for number in range(reader.num_record_batches):
-                    yield _checked(reader.get_batch(number).select(names))
+                    yield arrow().Table.from_batches([batch])
 
     def _no_rows(self, names: Sequence[str]) -> Any:
         nothing = {name: arrow().nulls(0, self.schema.field(name).type) for name in names}
@@ -350,29 +293,6 @@ class TableFile:
             ) from None
 
 
-def _checked(batch: Any) -> Any:
-    for column in batch.columns:
-        _check_buffers(column)
-    return arrow().Table.from_batches([batch])
-
-
-def _check_buffers(column: Any) -> None:
-    """Refuse a damaged file by places and lengths alone: what a cell holds is its own matter."""
-    pa, types, kind = arrow(), arrow("types"), column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        _check_buffers(column.storage)
-    elif types.is_dictionary(kind):
-        _check_buffers(column.dictionary)
-        pa.DictionaryArray.from_arrays(column.indices, pa.nulls(len(column.dictionary)))
-    elif types.is_run_end_encoded(kind):
-        _check_buffers(column.values)
-        pa.RunEndEncodedArray.from_arrays(column.run_ends, pa.nulls(len(column.values)))
-    elif str(kind) in BYTES_OF:
-        column.view(getattr(pa, BYTES_OF[str(kind)])()).validate(full=True)
-    else:
-        column.validate(full=types.is_nested(kind) or is_text(kind))
-
-
 def coded_texts(schema: Any) -> list[str]:
     """Return the columns of coded texts, which Arrow casts unless they are asked for as such.
 
@@ -389,7 +309,7 @@ def plain_type(declared: Any) -> str:
         return plain_type(declared.value_type)
     if types.is_decimal(declared):
         return "double"
-    is_text = any(getattr(types, f"is_{kind}")(declared) for kind in BYTES_OF)
+    is_text = types.is_large_string(declared) or types.is_string_view(declared)
     return "string" if is_text else str(declared)
 
 
@@ -399,49 +319,33 @@ def plain_type(declared: Any) -> str:
 def write_table(
     table: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None
 ) -> Path | None:
-    """Write a table, aside and renamed, in the format that the suffix names."""
-    kind = format_of(path)
+    """Write a table, aside and renamed, in the format that the suffix names.
+
+    What is stored along with the rows is inside a Parquet file, and in a note beside a text; it has
+    a checksum, because neither the end of a Parquet file nor a text has one.
+    """
     if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")
-    own = {key: v for key, v in (table.schema.metadata or {}).items() if key not in CHECKSUMS}
-    is_beside = metadata is not None and kind in ("csv", "jsonl")
-    if metadata is not None and not is_beside:
-        own[METADATA] = json.dumps(metadata).encode()
-    table = table.replace_schema_metadata(own)
-    if metadata is None or not is_beside:
+    own = {key: v for key, v in (table.schema.metadata or {}).items() if key != METADATA}
+    if format_of(path) == "parquet":
+        own |= {} if metadata is None else {METADATA: note_of(metadata)}
         with atomic_write(path) as file:
-            _write(table, file, kind, path)
+            arrow("parquet").write_table(
+                table.replace_schema_metadata(own), file, write_page_checksum=True
+            )
+        return None
+    delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
+    options = arrow("csv").WriteOptions(delimiter=delimiter)
+    if metadata is None:
+        with atomic_write(path) as file:
+            arrow("csv").write_csv(table, file, options)
         return None
     beside = metadata_beside(path)
     with atomic_write(beside) as note:  # renamed only after the table
         note.write(note_of(metadata))
         with atomic_write(path) as file:
-            _write(table, file, kind, path)
+            arrow("csv").write_csv(table, file, options)
     return beside
-
-
-def _write(table: Any, file: BinaryIO, kind: str, path: str | os.PathLike[str]) -> None:
-    content = io.BytesIO()
-    if kind == "csv":
-        delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
-        options = arrow("csv").WriteOptions(delimiter=delimiter)
-        arrow("csv").write_csv(table, file, options)
-    elif kind == "jsonl":
-        for row in table.to_pylist():
-            file.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
-    elif kind == "parquet":
-        parquet = arrow("parquet")
-        with parquet.ParquetWriter(content, table.schema, write_page_checksum=True) as writer:
-            writer.write_table(table)
-            writer.add_key_value_metadata(CHECKSUMS)
-    else:
-        noted = {**(table.schema.metadata or {}), **CHECKSUMS}
-        arrow("feather").write_feather(table.replace_schema_metadata(noted), content)
-    written = content.getvalue()
-    file.write(written.replace(NO_DIGEST, DIGEST + hashlib.sha256(written).hexdigest().encode()))
-
-
-# The note beside a table of text, which cannot carry its guarantee itself; with a checksum.
 
 
 def metadata_beside(path: str | os.PathLike[str]) -> Path:
@@ -456,14 +360,14 @@ def note_of(metadata: Mapping[str, Any]) -> bytes:
     return (json.dumps({**plain, NOTE_CHECKSUM: checksum}, indent=2) + "\n").encode()
 
 
-def read_note(path: Path) -> dict[str, Any]:
-    """Read a note; one that was changed would promise something else."""
+def parse_note(note: bytes, path: Path) -> dict[str, Any]:
+    """Return what a note says; one that was changed would promise something else."""
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        found: Any = json.loads(note)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise InvalidInputError(f"'{path}' is not a note of a guarantee, or is damaged.")
+        raise InvalidInputError(f"'{path}' contains no note of a guarantee, or is damaged.")
     if json.loads(note_of(found)) != found:
         raise InvalidInputError(f"The file '{path}' is damaged: its checksum does not match.")
     found.pop(NOTE_CHECKSUM)

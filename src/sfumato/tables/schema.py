@@ -60,7 +60,7 @@ HEAD = """\
 #
 # person      the column of IDs if a person has several rows (then fit with --unit person), and
 # person_rows how many rows of a person are used at most; otherwise one_row_per_person = true
-# [file]      how a text file is written: delimiter, quote, decimal, thousands, encoding, and
+# [file]      how a text file is written: delimiter, decimal, thousands, encoding, and
 #             the texts that mean a missing cell; a fit follows this and never guesses
 # type        every cell is read as this type; what cannot be read counts as missing
 # lower/upper the range of a number; for a date, its first and last day

@@ -1,11 +1,11 @@
-"""Files of text, one line per record: CSV and JSON lines, read so that no line changes another.
+"""CSV files, one line per record, read so that no line changes another.
 
 How a CSV is written is declared in the file of bounds, or sniffed by `describe`; a fit follows what
 is declared and never looks at the rows to find it out. After the header each line is one record,
 blank ones included: their number is a fact about lines, and no quote or bracket can swallow the
-next. A line that cannot be read (a quote that is not closed, a field too many, no JSON object, too
-long) is a record whose cells are all missing. Cells come as texts or bytes; `columns.read_as` makes
-them what was declared.
+next. A line that cannot be read (a quote that is not closed, a field too many, too long) is a
+record whose cells are all missing. Cells come as texts or bytes; `columns.read_as` makes them what
+was declared.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
-import gzip
 import io
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import NoneType
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, arrow_kind, read_as, text_of, texts, type_of
+from sfumato.tables.columns import arrow, arrow_kind, read_as, type_of
 
 BLOCK_BYTES = 2**24
 MAX_LINE_LENGTH = 2**26
@@ -40,20 +37,15 @@ MARKERS = (
 )
 MAX_MARKERS = 5
 # First bytes of files that are not text in an encoding which we read, and what to do with them.
-# The mark of UTF-16 is the beginning of that of UTF-32.
 NOT_TEXT = {
-    codecs.BOM_UTF32_LE: "it is written in UTF-32; save it as UTF-8",
-    codecs.BOM_UTF32_BE: "it is written in UTF-32; save it as UTF-8",
     codecs.BOM_UTF16_LE: "it is written in UTF-16; save it as UTF-8",
     codecs.BOM_UTF16_BE: "it is written in UTF-16; save it as UTF-8",
     b"\x1f\x8b": "it is compressed with gzip; add .gz to its name",
-    b"\x28\xb5\x2f\xfd": "it is compressed with Zstandard; add .zst to its name",
     b"PK\x03\x04": "it is a workbook or another ZIP archive; name a workbook .xlsx",
-    b"BZh": "it is compressed with bzip2; unpack it",
-    b"\xfd7zXZ": "it is compressed with xz; unpack it",
     b"PAR1": "it is a Parquet file; name it .parquet",
-    b"ARROW1": "it is an Arrow file; name it .arrow",
 }
+ENCODINGS = ("utf-8", "cp1252", "latin-1")  # one byte per letter, or lines that end alike
+QUOTE = '"'
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
@@ -61,20 +53,17 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 GUESSED_TYPES = (
     *("int64", "double", "bool", "date32[day]", "time32[s]", "timestamp[s]", "timestamp[ns]"),
 )
-# What the cells of JSON are in Python where their column holds nothing odd.
-PLAIN = {"f": {float, NoneType}, "i": {int, NoneType}, "u": {int, NoneType}, "b": {bool, NoneType}}
 
 
 @dataclass(frozen=True)
 class TextFormat:
     """How a table is written as text; digits are not grouped unless `thousands` says by what.
 
-    The encoding is "utf-8", or one with one byte per letter, such as "cp1252"; `missing` lists the
-    cells that mean "missing", besides empty ones.
+    The encoding is "utf-8", "cp1252" or "latin-1"; fields are quoted by double quotes; `missing`
+    lists the cells that mean "missing", besides empty ones.
     """
 
     delimiter: str = ","
-    quote: str = '"'
     decimal: str = "."
     thousands: str = ""
     encoding: str = "utf-8"
@@ -87,27 +76,19 @@ class TextFormat:
         if not isinstance(record, Mapping) or not set(record) <= known:
             raise InvalidInputError(f"[file] must have keys of {', '.join(sorted(known))}.")
         found = cls(**{**record, "missing": tuple(record.get("missing", ()))})
-        for key in ("delimiter", "quote", "decimal"):
-            value = getattr(found, key)
-            if not isinstance(value, str) or len(value) != 1 or not value.isascii():
-                raise InvalidInputError(f"[file]: '{key}' must be one ASCII character.")
-        if found.decimal not in ".," or found.thousands not in ("", ".", ",", " ", "'"):
+        value = found.delimiter
+        if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value == QUOTE:
+            raise InvalidInputError("[file]: 'delimiter' must be one ASCII character, not a quote.")
+        if found.decimal not in (".", ",") or found.thousands not in ("", ".", ",", " ", "'"):
             raise InvalidInputError("[file]: 'decimal' must be a point or a comma.")
-        if found.thousands == found.decimal or found.delimiter == found.quote:
+        if found.thousands == found.decimal:
             raise InvalidInputError("[file]: one character cannot mean two things.")
         if not all(isinstance(mark, str) and mark for mark in found.missing):
             raise InvalidInputError("[file]: 'missing' must list texts.")
-        try:  # UTF-8, or one byte per letter with ASCII inside: no line changes another
-            letters = [bytes([byte]).decode(found.encoding, "replace") for byte in range(256)]
-            is_known = codecs.lookup(found.encoding).name == "utf-8" or (
-                letters[:128] == list(map(chr, range(128))) and set(map(len, letters)) == {1}
-            )
-        except (LookupError, TypeError, ValueError):
-            is_known = False
-        if not is_known:
+        if found.encoding not in ENCODINGS:
             raise InvalidInputError(
-                f"[file]: 'encoding' is {found.encoding!r}; it must be utf-8 or have one byte per "
-                "letter, such as cp1252. Save the table as UTF-8."
+                f"[file]: 'encoding' must be one of {', '.join(ENCODINGS)}. Got "
+                f"{found.encoding!r}; save the table as UTF-8."
             )
         return found
 
@@ -126,11 +107,8 @@ PLAIN_TEXT = TextFormat()
 
 
 def open_text(path: Path) -> BinaryIO:
-    """Open a file of text, compressed by gzip, by Zstandard, or not, behind its byte order mark."""
-    if path.suffix == ".zst":
-        file: Any = io.BufferedReader(arrow().input_stream(path, compression="zstd"))
-    else:
-        file = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
+    """Open a file of text, compressed as its suffix says or not, behind its byte order mark."""
+    file: Any = io.BufferedReader(arrow().input_stream(path, compression="detect"))
     try:
         if file.peek(3)[:3] == codecs.BOM_UTF8:
             file.read(3)
@@ -140,11 +118,10 @@ def open_text(path: Path) -> BinaryIO:
     return cast("BinaryIO", file)
 
 
-def read_blocks(path: Path, *, header: bool) -> Iterator[bytes]:
+def read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the file in blocks of whole lines, without its header; a line too long is blank."""
     with open_text(path) as file:
-        if header:
-            file.readline()
+        file.readline()
         begun, size = bytearray(), 0  # the line that is not at its end yet, and its length
         while block := file.read(BLOCK_BYTES):
             end = block.find(b"\n") + 1
@@ -160,14 +137,11 @@ def read_blocks(path: Path, *, header: bool) -> Iterator[bytes]:
             yield bytes(begun) + b"\n" if size <= MAX_LINE_LENGTH else b"\n"
 
 
-# CSV ------------------------------------------------------------------------------------------
-
-
 def csv_header(path: Path, line: bytes, text: TextFormat) -> list[str]:
     """Return the names of the columns: the fields of the first line."""
     try:
         decoded = line.decode(text.encoding).rstrip("\r\n")
-        names = next(csv.reader([decoded], delimiter=text.delimiter, quotechar=text.quote), [])
+        names = next(csv.reader([decoded], delimiter=text.delimiter), [])
     except UnicodeDecodeError:
         raise InvalidInputError(
             f"The file '{path}' cannot be read as csv: its first line is not written in "
@@ -197,7 +171,7 @@ def csv_batches(
     `strict`, for the eyes of the owner, a line that cannot be read is an error.
     """
     pa, compute = arrow(), arrow("compute")
-    d, q = re.escape(text.delimiter), re.escape(text.quote)
+    d, q = re.escape(text.delimiter), QUOTE
     # A field is in quotes from its beginning, or not; quotes inside it mean nothing.
     tail = f"[^{q}{d}\\n][^{d}\\n]*"
     field = f"(?:{tail}|{q}(?:[^{q}\\n]|{q}{q})*{q}(?:{tail})?|)"
@@ -205,7 +179,7 @@ def csv_batches(
     quoted_field = f"(^|{d}){q}(?:[^{q}\\n]|{q}{q})*{q}"
     declared = {name: type_of(each) for name, each in types.items()}
     n_before = 1
-    for block in read_blocks(path, header=True):
+    for block in read_blocks(path):
         if text.encoding != "utf-8":  # a letter of it is one byte, so that no line changes another
             block = block.decode(text.encoding, "replace").encode()
         if b"\r" in block:  # alone it would end a line for Arrow
@@ -214,7 +188,7 @@ def csv_batches(
         offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int64))
         buffers = [None, offsets, pa.py_buffer(block)]  # lines with their ends, not copied
         lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
-        if text.quote.encode() in block:
+        if QUOTE.encode() in block:
             bare = compute.replace_substring_regex(lines, quoted_field, r"\1")
             is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
             is_good = compute.and_(compute.match_substring_regex(lines, closed_line), is_good)
@@ -250,9 +224,7 @@ def _read_block(
         read_options=reader.ReadOptions(
             column_names=list(names), use_threads=False, block_size=len(block) + 1
         ),
-        parse_options=reader.ParseOptions(
-            delimiter=text.delimiter, quote_char=text.quote, ignore_empty_lines=False
-        ),
+        parse_options=reader.ParseOptions(delimiter=text.delimiter, ignore_empty_lines=False),
         convert_options=reader.ConvertOptions(
             column_types=types,
             include_columns=list(types),
@@ -289,12 +261,12 @@ def common_numbers(cells: Any, text: TextFormat) -> Any:
     return cells
 
 
-def guess_csv_types(path: Path, names: Sequence[str], text: TextFormat) -> dict[str, str]:
-    """Read the types of columns off all their cells, for the eyes of the owner."""
+def guess_types(tables: Iterable[Any], names: Sequence[str], text: TextFormat) -> dict[str, str]:
+    """Read the types of columns of texts off all their cells, for the eyes of the owner."""
     pa, compute = arrow(), arrow("compute")
     possible, filled = {name: list(GUESSED_TYPES) for name in names}, set()
     marks = pa.array(["", *MARKERS])
-    for table in csv_batches(path, names, dict.fromkeys(names, "string"), text, strict=True):
+    for table in tables:
         for name in names:
             cells = compute.utf8_trim_whitespace(read_as(table[name], "string")).drop_null()
             cells = cells.filter(compute.invert(compute.is_in(cells, value_set=marks)))
@@ -329,24 +301,18 @@ def sniff_text(path: Path, **known: Any) -> TextFormat | None:
         return None
     lines = sample.decode(encoding, "replace").splitlines()
     lines = [line for line in lines if len(line) <= 100_000]  # csv takes no longer field
-    single = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
-    is_single = (
-        sample.count(b"'") > 4 * sample.count(b'"')
-        and sum(bool(single.search(line)) for line in lines) > len(lines) / 2
-    )
-    quote = known.get("quote") or ("'" if is_single else '"')
 
     def fit(delimiter: str) -> tuple[float, int]:  # lines with as many fields as the header
-        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter, quotechar=quote)]
+        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter)]
         if not widths or widths[0] < 2:
             return 0.0, 0
         return Counter(widths)[widths[0]] / len(widths), widths[0]
 
     delimiter = known.get("delimiter") or max(DELIMITERS, key=fit)
-    rows = list(csv.reader(lines, delimiter=delimiter, quotechar=quote))
+    rows = list(csv.reader(lines, delimiter=delimiter))
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
-    found: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "encoding": encoding}
+    found: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding}
     cells = [cell for column in columns for cell in column]
     commas = sum(1 for cell in cells if WITH_COMMA.fullmatch(cell))
     points = sum(1 for cell in cells if WITH_POINT.fullmatch(cell) and not GROUPED.fullmatch(cell))
@@ -368,34 +334,3 @@ def sniff_text(path: Path, **known: Any) -> TextFormat | None:
         numbers = few and len(values) - len(odd) > len(odd)
         marks |= dict.fromkeys(odd if numbers else [cell for cell in odd if cell in MARKERS])
     return TextFormat(**{**vars(text), "missing": known.get("missing", tuple(marks))})
-
-
-# JSON lines -----------------------------------------------------------------------------------
-
-
-def json_records(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """Yield the objects of a block of lines; what is not one has no cells."""
-    for block in read_blocks(path, header=False):
-        records = []
-        for line in block.split(b"\n")[:-1]:
-            try:
-                found = json.loads(line.decode("utf-8", "replace"))
-            except (ValueError, RecursionError):
-                found = None
-            records.append(found if isinstance(found, dict) else {})
-        yield records
-
-
-def json_batches(path: Path, types: Mapping[str, str]) -> Iterator[Any]:
-    """Yield tables of the columns in `types`: of these types where all cells are, else of texts."""
-    pa = arrow()
-    for records in json_records(path):
-        columns = {}
-        for name, declared in types.items():
-            cells = [record.get(name) for record in records]
-            if set(map(type, cells)) <= PLAIN.get(arrow_kind(declared), {str, NoneType}):
-                with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError):
-                    columns[name] = pa.array(cells, type_of(declared))  # each as by `read_as`
-            if name not in columns:
-                columns[name] = texts([text_of(cell) for cell in cells])
-        yield pa.table(columns)

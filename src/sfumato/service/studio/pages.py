@@ -179,7 +179,7 @@ def confirm_format(
     who: Officer, office: Office, name: str, form: Form, request: Request
 ) -> Response:
     """Confirm how the file is written."""
-    names = ("delimiter", "quote", "decimal", "thousands", "encoding")
+    names = ("delimiter", "decimal", "thousands", "encoding")
     words = [line.strip() for line in form.get("words", "").splitlines() if line.strip()]
     stated: dict[str, Any] = {key: form[key] for key in names if form.get(key)}
     try:
