@@ -27,7 +27,7 @@ from sfumato.privacy.events import (
     SelectionEvent,
     flatten,
 )
-from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _mu
+from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _laplace_mu, _mu
 from sfumato.privacy.gaussian import mu_from_budget
 
 
@@ -76,14 +76,29 @@ class TestGaussian:
         losses = np.linspace(0, epsilon, 200)
         exact = (np.exp(epsilon) - np.exp(losses)) / (1 + np.exp(epsilon))
         rule = PrivacyFilter("gaussian", 100.0, 1e-6)
-        for event in (
-            PureEvent(epsilon),
-            LaplaceEvent(epsilon),
-            RandomizedResponseEvent(epsilon, 2),
+        laplace = 1 - np.exp((losses - epsilon) / 2)
+        for event, right in (
+            (PureEvent(epsilon), exact),
+            (RandomizedResponseEvent(epsilon, 2), exact),
+            (LaplaceEvent(epsilon), laplace),
+            (EntryEvent(epsilon), laplace),
         ):
             mu = math.sqrt(rule.cost([event]).amount)
-            assert np.all(curve(mu, losses) >= exact - 1e-12)
-            assert float(curve(mu, 0.0)) == pytest.approx(float(exact[0]), rel=1e-6)
+            assert np.all(curve(mu, losses) >= right - 1e-12)
+            assert float(curve(mu, 0.0)) == pytest.approx(float(right[0]), rel=1e-6)
+
+    @pytest.mark.parametrize("share", [0.5, 0.8, 0.97])
+    def test_a_shift_in_two_numbers_is_hidden_better_than_in_one(self, share: float) -> None:
+        """By adding up densities over the plane: 1e-5 is more than the grid is off by."""
+        x, epsilon = np.linspace(-14, 16, 3001), 1.5
+        p, q = np.exp(-np.abs(x)) / 2, [np.exp(-np.abs(x - a * epsilon)) / 2 for a in (share, 1)]
+        other = np.exp(-np.abs(x - (1 - share) * epsilon)) / 2
+        here, there = np.outer(p, p), np.outer(q[0], other)
+        for loss in (-1.0, 0.0, 0.4, 1.2):
+            both = np.maximum(here - np.exp(loss) * there, 0.0).sum() * 1e-4
+            one = np.maximum(p - np.exp(loss) * q[1], 0.0).sum() * 1e-2
+            assert both <= one + 1e-5
+            assert both <= 1 - np.exp((loss - epsilon) / 2) + 1e-4
 
     def test_noise_calibrated_to_the_budget_fits_and_nothing_after_it(self) -> None:
         rule = PrivacyFilter("gaussian", 1.0, 1e-5)
@@ -195,8 +210,10 @@ def test_mu_of_a_sum_is_rounded_up(above: int, below: int) -> None:
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.1, 1.0, 7.0, 30.0])
 def test_mu_of_an_answer_is_rounded_up(epsilon: float) -> None:
-    """``2 Phi⁻¹(1 / (1 + e^-eps))`` to thirty digits."""
+    """``2 Phi⁻¹(1 / (1 + e^-eps))``, and of Laplace noise, to thirty digits."""
     with mpmath.workdps(40):
         tail = 1 / (1 + mpmath.exp(epsilon))
         exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * tail)
         assert exact <= _binary_mu(epsilon) <= exact * (1 + 1e-11) + 2e-15
+        exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(1 - mpmath.exp(-mpmath.mpf(epsilon) / 2))
+        assert exact <= _laplace_mu(epsilon) <= exact * (1 + 1e-11) + 2e-15

@@ -416,11 +416,13 @@ class _Repeated(Partitions):
 
     def map(self, task: Task) -> Iterator[Any]:
         answer = task(0, [self._table])
-        inner: Any = task.args[1] if isinstance(task, partial) else task
-        _, total = open_sum(answer, inner.statistic, task=inner.name, n_parts=1)
+        while isinstance(task.args[1], partial):  # type: ignore[attr-defined] # rows made anew
+            task = task.args[1]  # type: ignore[attr-defined]
+        statistic, name = task.args  # type: ignore[attr-defined]
+        _, total = open_sum(answer, statistic, task=name, n_parts=1)
         for _ in range(self.times):
-            total.merge(SecretSum(inner.statistic.shape).merge(total))  # type: ignore[arg-type]
-        yield seal_sum(total, task=inner.name, part=0)
+            total.merge(SecretSum(statistic.shape).merge(total))  # type: ignore[arg-type]
+        yield seal_sum(total, task=name, part=0)
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if "n secret" not in name])

@@ -26,7 +26,7 @@ from sfumato.core.memory import RELEASED_COPIES, require_memory
 from sfumato.exceptions import InvalidInputError, InvalidTypeError, LedgerError
 from sfumato.ledger.receipt import Chargeable, Receipt, prepay
 from sfumato.mechanisms.entropy import is_seeded
-from sfumato.mechanisms.sampling import Law, require_scale, rounded_noise
+from sfumato.mechanisms.sampling import Law, bernoulli, require_scale, rounded_noise
 from sfumato.privacy.events import Event
 from sfumato.privacy.guarantee import Relation, Status, Unit
 
@@ -107,7 +107,7 @@ class Mechanism(ABC):
             The mechanism itself, for a check before the charge.
         """
         self.grid(size)
-        check_memory(size)
+        require_memory(RELEASED_COPIES * float(size), f"A release of {size:,} numbers")
         return self
 
     def grid(self, size: int) -> tuple[float, float] | None:  # noqa: ARG002
@@ -132,18 +132,14 @@ class Mechanism(ABC):
         that nothing is refused.
         """
         if size and not isinstance(ledger, Receipt):
-            check_memory(size)
+            self.for_size(size)
         prepay(ledger, self.event(), unit=self.unit, relation=self.relation)
 
 
 def noise_status() -> Status:
     """Return the status of a release made now: "testing" while noise is seeded or on tape."""
-    return Status.TESTING if is_seeded() or is_taped() else Status.PROVED
-
-
-def check_memory(size: int) -> None:
-    """Refuse a release of so many numbers that memory would run out after the charge."""
-    require_memory(RELEASED_COPIES * float(size), f"A release of {size:,} numbers")
+    # On tape exact statistics are recorded, or releases repeated.
+    return Status.TESTING if is_seeded() or _tape.get() is not None else Status.PROVED
 
 
 def require_sensitivity(sensitivity: float) -> float:
@@ -279,11 +275,6 @@ def taped(playback: Tape | None = None) -> Iterator[Tape]:
         _tape.reset(token)
 
 
-def is_taped() -> bool:
-    """Whether releases made now are recorded, exact statistics included, or repeated."""
-    return _tape.get() is not None
-
-
 def on_tape(release: Callable[..., Any]) -> Callable[..., Any]:
     """Put a release method on the tape that is running, if one is."""
 
@@ -311,6 +302,7 @@ class AdditiveMechanism(Mechanism):
     """Independent noise of one law on each number of a statistic."""
 
     law: ClassVar[Law]
+    delta: float = 0.0  # probability that a number is released without noise
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
         """Charge the ledger, then release `value` with independent noise on each number."""
@@ -320,8 +312,7 @@ class AdditiveMechanism(Mechanism):
         if grid is None:
             return statistic
         step, scale = grid
-        noise = self._noise(scale / step, statistic.size).reshape(statistic.shape)
-        return add_on_grid(to_grid(statistic, step), noise, step)
-
-    def _noise(self, cells: float, size: int) -> NDArray[np.float64]:
-        return rounded_noise(self.law, cells, size)
+        noise = rounded_noise(self.law, scale / step, statistic.size)
+        if self.delta:
+            noise[bernoulli(lambda exact: exact.mpf(self.delta), statistic.size)] = 0.0
+        return add_on_grid(to_grid(statistic, step), noise.reshape(statistic.shape), step)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
@@ -134,7 +134,7 @@ class GaussianMechanism(AdditiveMechanism):
             return None
         return grid_of(self.sensitivity, math.sqrt(size), times=self.noise_multiplier)
 
-    def release_symmetric(self, value: ArrayLike | Array, *, ledger: Chargeable | None) -> Array:
+    def release_symmetric(self, value: Array, *, ledger: Chargeable | None) -> Array:
         """Release a symmetric matrix, or a stack of them, of Frobenius sensitivity D.
 
         The noise is isotropic for the Frobenius norm: standard deviation s on the diagonal and
@@ -153,9 +153,12 @@ class GaussianMechanism(AdditiveMechanism):
         array
             The noisy matrices, symmetric, in the shape of `value`.
         """
-        stays = is_foreign_array(value)
-        statistic: Any = _finite_matrix(value) if stays else as_statistic(value)
-        _require_square(statistic)
+        stays, xp = is_foreign_array(value), namespace_of(value)
+        if stays and (value.ndim != 2 or not bool(xp.all(xp.isfinite(value)))):
+            raise InvalidInputError("A symmetric release needs finite matrices, one on a device.")
+        statistic: Any = xp.astype(value, xp.float64) if stays else as_statistic(value)
+        if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
+            raise InvalidInputError("A symmetric release needs square matrices.")
         size, order = math.prod(statistic.shape), int(statistic.shape[-1])
         grid = self.grid(size)
         self._charge(ledger, size)
@@ -197,18 +200,6 @@ def prefetch_noise(*releases: Releases) -> AbstractContextManager[None]:
                 one = _symmetric_orders(cells, size, each.shape[-1])
             orders += each.count * one
     return draw_ahead(order for order in orders if order[2] >= FEW_AHEAD)
-
-
-def _require_square(statistic: Any) -> None:
-    if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
-        raise InvalidInputError("A symmetric release needs square matrices.")
-
-
-def _finite_matrix(value: Array) -> Array:
-    xp = namespace_of(value)
-    if value.ndim != 2 or not bool(xp.all(xp.isfinite(value))):
-        raise InvalidInputError("A symmetric release needs finite matrices, one on a device.")
-    return cast(value, "float64")
 
 
 def _add_symmetric_noise(
@@ -421,7 +412,8 @@ class GaussianShareMechanism(Mechanism):
     def release_symmetric(self, value: ArrayLike, *, ledger: Chargeable | None) -> Cells:
         """Do the same for symmetric matrices: whole cells of their upper triangles, in a row."""
         statistic = as_statistic(value)
-        _require_square(statistic)
+        if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
+            raise InvalidInputError("A symmetric release needs square matrices.")
         step, scale = self.grid(statistic.size)
         self._charge(ledger, statistic.size)
         rows, columns = np.triu_indices(statistic.shape[-1])

@@ -6,9 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import (
     AdditiveMechanism,
@@ -17,7 +14,7 @@ from sfumato.mechanisms.base import (
     require_epsilon,
     require_sensitivity,
 )
-from sfumato.mechanisms.sampling import LAPLACE, Law, bernoulli, rounded_noise
+from sfumato.mechanisms.sampling import LAPLACE, Law
 from sfumato.privacy.composition import record_level_guarantee
 from sfumato.privacy.events import EntryEvent, Event, LaplaceEvent, NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
@@ -181,9 +178,3 @@ class EntryMechanism(AdditiveMechanism):
         if math.isinf(self.epsilon):
             return None
         return grid_of(self.entry_bound, 1.0, over=self.epsilon, more=self.rounding)
-
-    def _noise(self, cells: float, size: int) -> NDArray[np.float64]:
-        noise = rounded_noise(LAPLACE, cells, size)
-        if self.delta:
-            noise[bernoulli(lambda exact: exact.mpf(self.delta), size)] = 0.0
-        return noise

@@ -176,6 +176,8 @@ class PrivacyFilter:
                 return _up(1 / Fraction(event.noise_multiplier) ** 2), none
             if isinstance(event, BoundedRangeEvent):
                 return _up(Fraction(_binary_mu(event.epsilon / 2)) ** 2), none
+            if isinstance(event, LaplaceEvent | EntryEvent) and not fails:
+                return _up(Fraction(_laplace_mu(event.epsilon)) ** 2), none
             if isinstance(event, PURE) and not fails:
                 return _up(Fraction(_binary_mu(event.epsilon)) ** 2), none
             raise _unbounded(event, "gaussian", "a budget of kind 'renyi'")
@@ -207,6 +209,15 @@ def _binary_mu(epsilon: float) -> float:
     ``2 Phi⁻¹(1 / (1 + exp(-epsilon)))``, rounded up.
     """
     mu = -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon))))
+    return mu * (1 + 1e-12) + 1e-15
+
+
+def _laplace_mu(epsilon: float) -> float:
+    """Return mu of the two normals that hide as little as Laplace noise at log-ratios ±epsilon.
+
+    ``-2 Phi⁻¹(exp(-epsilon/2) / 2)``, rounded up: both have this rate of errors at equal ones.
+    """
+    mu = -2 * float(ndtri_exp(-epsilon / 2 - math.log(2)))
     return mu * (1 + 1e-12) + 1e-15
 
 

@@ -73,11 +73,11 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
         return 0.0
     if delta <= 0 or math.isinf(mu):
         return math.inf
-    root, high = 0.0, 1.0
-    if _near_delta(mu, 0.0) > delta:
-        while _near_delta(mu, high) > delta:
+    root, high, target = 0.0, 1.0, math.log(delta)
+    if _log_delta(mu, 0.0) > target:
+        while _log_delta(mu, high) > target:
             high *= 2
-        root = brentq(lambda e: _log_gap(_near_delta(mu, e), delta), 0.0, high, xtol=1e-14)
+        root = brentq(lambda e: _log_delta(mu, e) - target, 0.0, high, xtol=1e-14)
     step = SAFE_EPSILON * max(root, mu)
     while delta_from_mu(mu, root + step) > delta:
         step *= 2
@@ -112,13 +112,13 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
         )
     if math.isinf(epsilon):
         return math.inf
-    high = 1.0
-    while _near_delta(high, epsilon) <= delta:
+    high, target = 1.0, math.log(delta)
+    while _log_delta(high, epsilon) <= target:
         high *= 2
     low = high
-    while _near_delta(low, epsilon) > delta:
+    while _log_delta(low, epsilon) > target:
         low /= 2
-    root = brentq(lambda mu: _log_gap(_near_delta(mu, epsilon), delta), low, high, rtol=1e-14)
+    root = brentq(lambda mu: _log_delta(mu, epsilon) - target, low, high, rtol=1e-14)
     if root < MIN_MU:
         raise InvalidInputError(
             f"The budget epsilon={epsilon:g}, delta={delta:g} is too small to be computed with "
@@ -141,12 +141,9 @@ def _exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
         return (first - second) * (1 + mpmath.mpf(10) ** -26)
 
 
-def _near_delta(mu: float, epsilon: float) -> float:
-    """Return delta in doubles, quick enough to search with."""
+def _log_delta(mu: float, epsilon: float) -> float:
+    """Return the logarithm of delta in doubles, quick enough to search with; -800 for 0."""
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return max(0.0, -math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)))
-
-
-def _log_gap(value: float, target: float) -> float:
-    return (math.log(value) if value > 0 else -800.0) - math.log(target)
+    delta = -math.exp(log_first) * math.expm1(min(0.0, log_second - log_first))
+    return math.log(delta) if delta > 0 else -800.0

@@ -15,14 +15,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import (
-    Array,
-    cast,
-    is_foreign_array,
-    like,
-    namespace_of,
-    to_numpy,
-)
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 
 ROW_BITS = 18  # rows that enter a sum are multiples of 2**-ROW_BITS
@@ -110,12 +103,14 @@ class SecretSum:
         All sums of blocks are of one array library, and so is the sum then. What is no sum of terms
         below 2 is never cast: terms were looked at where they were formed.
         """
-        if n_rows > BLOCK_ROWS:
-            raise InvalidInputError(f"A block of more than {BLOCK_ROWS} records is not exact.")
+        if n_rows > BLOCK_ROWS or self.n_rows + n_rows > MAX_ROWS:
+            raise InvalidInputError(
+                f"A sum is exact over at most {MAX_ROWS} records, {BLOCK_ROWS} in a block."
+            )
         xp = namespace_of(partial)
         if self._units.size and not xp.max(xp.abs(partial)) <= 2 * n_rows:  # nor for NaN
             raise InvalidInputError("A block is no sum of terms below 2.")
-        self._count(n_rows)
+        self.n_rows += n_rows
         if self._in_window + n_rows > WINDOW_ROWS:
             self._carry()
         self._in_window += n_rows
@@ -132,7 +127,9 @@ class SecretSum:
         """Add a sum that was taken elsewhere."""
         if self._units.shape != other._units.shape:
             raise InvalidInputError("Sums of different statistics cannot be added.")
-        self._count(other.n_rows)
+        if self.n_rows + other.n_rows > MAX_ROWS:
+            raise InvalidInputError(f"More than {MAX_ROWS} records cannot be summed exactly.")
+        self.n_rows += other.n_rows
         if other._carried is None and self._in_window + other._in_window <= WINDOW_ROWS:
             self._units += other._units
             self._in_window += other._in_window
@@ -142,11 +139,6 @@ class SecretSum:
         self._units += other._units  # both below 2**CARRY_BITS
         self._carry()
         return self
-
-    def _count(self, n_rows: int) -> None:
-        if self.n_rows + n_rows > MAX_ROWS:
-            raise InvalidInputError(f"More than {MAX_ROWS} records cannot be summed exactly.")
-        self.n_rows += n_rows
 
     def _carry(self) -> Array:
         """Leave a rest below ``2**CARRY_BITS``, so that a window of records fits once more."""
@@ -183,8 +175,9 @@ class SecretSum:
 
 def revealed(total: SecretSum) -> Array:
     """Return the sum as the nearest doubles, for a mechanism that adds noise to it."""
-    units = cast(total._units, "float64")
+    xp = namespace_of(total._units)
+    units = xp.astype(total._units, xp.float64)
     if total._carried is None:
         return units * QUANTUM
     # The high part is exact, and so are units: their sum is rounded once.
-    return (cast(total._carried, "float64") * 2.0**CARRY_BITS + units) * QUANTUM
+    return (xp.astype(total._carried, xp.float64) * 2.0**CARRY_BITS + units) * QUANTUM

@@ -305,7 +305,7 @@ class BesideTarget:
 
     @property
     def width(self) -> int:
-        """Numbers of a mapped row."""
+        """Numbers of a mapped row, the last one no part of a point of the unit ball."""
         return self.row_map.width + self.has_target
 
     def __call__(self, rows: Array) -> Array:
@@ -314,11 +314,6 @@ class BesideTarget:
             return self.row_map(rows)
         target = np.clip((rows[:, -1:] - self.centre) / self.scale, -FARTHEST, FARTHEST)
         return np.hstack([self.row_map(rows[:, :-1]), target])
-
-
-def numbers_beside(row_map: RowMap) -> int:
-    """Return how many last numbers of a mapped row are no part of a point of the unit ball."""
-    return int(isinstance(row_map, BesideTarget) and row_map.has_target)
 
 
 def exact_projection(rows: Array, basis: Array) -> Array:

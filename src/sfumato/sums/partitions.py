@@ -17,10 +17,9 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError, UnsupportedModeError
 from sfumato.ledger.receipt import Receipt
@@ -34,7 +33,7 @@ from sfumato.sums.grid import (
     SecretSum,
     cut_inside,
 )
-from sfumato.sums.maps import RowMap, numbers_beside
+from sfumato.sums.maps import RowMap
 from sfumato.sums.persons import PersonSum, PersonUnit, id_cells
 from sfumato.sums.records import ArrayRecords, BatchRecords, Block, Records
 from sfumato.sums.singles import SINGLE_BITS, Float32Rows
@@ -164,30 +163,10 @@ def _both(first: Task, second: Task, number: int, batches: Iterable[Any]) -> Any
 
 
 @dataclass(frozen=True)
-class KeptBlock:
-    """A block of mapped rows on a grid of single precision.
-
-    codes: Their classes.
-    size: Rows of each of their persons.
-    longest: See `Float32Rows`; None on the grid of sums.
-    """
-
-    rows: NDArray[np.float32]
-    codes: NDArray[np.int32]
-    size: int
-    longest: NDArray[np.float64] | None = None
-
-    def block(self) -> Block:
-        """Return the block as a pass reads it."""
-        rows = self.rows if self.longest is None else Float32Rows(self.rows, self.longest)
-        return rows, self.codes.astype(np.intp), self.size
-
-
-@dataclass(frozen=True)
 class _Part:
-    """How the batches of a part become records; everything in it is public."""
+    """What is done with the batches of a part where they lie; everything in it is public."""
 
-    read: Reader | None  # None where batches are kept blocks
+    read: Reader | None  # None where batches are blocks that were kept
     steps: tuple[RowMap, ...]
     width: int  # of the rows as they are read
     person: PersonUnit | None
@@ -196,9 +175,8 @@ class _Part:
     def records(self, batches: Iterable[Any]) -> Records:
         found: Records
         if self.read is None or self.person is None:
-            if self.read is None:
-                blocks: Iterator[Any] = (each.block() for each in batches)
-            else:
+            blocks: Iterator[Any] = iter(batches)
+            if self.read is not None:
                 blocks = map(self.read, filter(_n_rows, batches))
             found = BatchRecords(
                 lambda: blocks, width=self.width, relation=SECRET_NUMBER, person=self.person
@@ -217,47 +195,28 @@ class _Part:
             found = found.mapped(step)
         return found
 
+    def add_up(
+        self, statistic: Statistic, task: str, number: int, batches: Iterable[Any]
+    ) -> SecretMessage:
+        """Add up a statistic over one part; `task` is the public name of the pass."""
+        return seal_sum(self.records(batches)._sum(statistic), task=task, part=number)
 
-@dataclass(frozen=True)
-class PartSum:
-    """The task of a pass: add up a statistic over one part.
+    def keep_rows(
+        self,
+        in_singles: bool,
+        in_ball: int,
+        number: int,  # noqa: ARG002
+        batches: Iterable[Any],
+    ) -> Iterator[Block]:
+        """Map one part, block by block, to a grid of single precision.
 
-    part: How batches become records.
-    statistic: What is added up.
-    name: The public name of the pass.
-    """
-
-    part: _Part
-    statistic: Statistic
-    name: str
-
-    def __call__(self, number: int, batches: Iterable[Any]) -> SecretMessage:
-        """Add up one part."""
-        total = self.part.records(batches)._sum(self.statistic)
-        return seal_sum(total, task=self.name, part=number)
-
-
-@dataclass(frozen=True)
-class RowsKept:
-    """The task that keeps mapped rows where they lie.
-
-    part: How batches become records.
-    in_singles: Whether they are kept as `Float32Rows`, on a coarser grid.
-    in_ball: First numbers of a row that are zero where they do not lie in the unit ball.
-    """
-
-    part: _Part
-    in_singles: bool
-    in_ball: int
-
-    def __call__(self, number: int, batches: Iterable[Any]) -> Iterator[KeptBlock]:  # noqa: ARG002
-        """Map one part, block by block."""
-        bits = SINGLE_BITS if self.in_singles else ROW_BITS
-        for rows, codes, sizes in self.part.records(batches)._blocks():
-            size = cast("int", sizes)  # of all persons of the block: they are gathered
-            on_grid = cut_inside(rows, bits, self.in_ball)
-            longest = Float32Rows.of(on_grid).longest if self.in_singles else None
-            yield KeptBlock(on_grid.astype(np.float32), codes.astype(np.int32), size, longest)
+        Rows whose first `in_ball` numbers do not lie in the unit ball are zero; `in_singles` is
+        the coarser grid of `Float32Rows`. All persons of a block have as many rows.
+        """
+        for rows, codes, size in self.records(batches)._blocks():
+            on_grid = cut_inside(rows, SINGLE_BITS if in_singles else ROW_BITS, in_ball)
+            kept = Float32Rows.of(on_grid) if in_singles else on_grid.astype(np.float32)
+            yield kept, codes.astype(np.int32), size
 
 
 def _n_rows(batch: Any) -> int:
@@ -415,10 +374,10 @@ class PartitionedRecords(Records):
 
     def cache(self, *, in_singles: bool = False) -> Records:
         """Return the records with their maps computed once and kept where they lie."""
-        beside = numbers_beside(self._part.steps[-1]) if self._part.steps else 0
-        inside = self.width - beside
+        last = self._part.steps[-1] if self._part.steps else None
+        inside = self.width - int(getattr(last, "has_target", False))
         kept = copy(self)
-        kept._partitions = self._partitions.cache(RowsKept(self._part, in_singles, inside))
+        kept._partitions = self._partitions.cache(partial(self._part.keep_rows, in_singles, inside))
         kept._part = _Part(None, (), self.width, self.person, inside)
         return kept
 
@@ -426,7 +385,7 @@ class PartitionedRecords(Records):
         """Do the same on the grid of `Float32Rows`."""
         return self.cache(in_singles=True)
 
-    def _sum(self, statistic: Statistic) -> SecretSum | PersonSum:
+    def _sum(self, statistic: Statistic, **_: Any) -> SecretSum | PersonSum:
         total = self._merged(statistic)
         if not isinstance(total, PersonSum):
             try:
@@ -440,11 +399,12 @@ class PartitionedRecords(Records):
     def _merged(self, statistic: Statistic) -> SecretSum | PersonSum:
         """Add every part once, whatever the engine does twice."""
         partitions, averages = self._partitions, self.person is not None and self.person.averages
-        task = PartSum(self._part, statistic, secrets.token_hex(16))
+        name = secrets.token_hex(16)
+        task = partial(self._part.add_up, statistic, name)
         total = PersonSum(statistic.shape) if averages else SecretSum(statistic.shape)
         added: dict[int, bytes] = {}
         for message in partitions.map(task):
-            number, found = open_sum(message, statistic, task=task.name, n_parts=partitions.n_parts)
+            number, found = open_sum(message, statistic, task=name, n_parts=partitions.n_parts)
             content = blake2b(message).digest()
             if added.get(number, content) != content or type(found) is not type(total):
                 raise EngineError(f"Part {number} was added up to two sums: its rows have changed.")

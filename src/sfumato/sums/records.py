@@ -25,7 +25,7 @@ from sfumato.sums.grid import (
     cut_inside,
     revealed,
 )
-from sfumato.sums.maps import RowMap, numbers_beside
+from sfumato.sums.maps import RowMap
 from sfumato.sums.persons import (
     MAX_PERSONS,
     GroupedPersons,
@@ -153,9 +153,7 @@ class Records(ABC):
                 f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
                 f"{type(statistic).__name__} has {needed:g}."
             )
-        exact = (
-            self._sum_of_blocks(statistic, on_device=True) if on_device else self._sum(statistic)
-        )
+        exact = self._sum(statistic, on_device=on_device)
         if self.relation is not Relation.REPLACE_ONE and exact.n_rows > self.max_rows:
             raise _too_many(self.max_rows, is_public=False)
         total = exact.averaged() if isinstance(exact, PersonSum) else revealed(exact)
@@ -198,7 +196,7 @@ class Records(ABC):
                 yield made, codes, size
 
         seen = self._as_blocks(mapped_blocks, row_map.width)
-        seen._count, seen._beside = self._count, numbers_beside(row_map)
+        seen._count, seen._beside = self._count, int(getattr(row_map, "has_target", False))
         return seen
 
     def _as_blocks(self, read: Callable[[], Iterator[Block]], width: int) -> BatchRecords:
@@ -282,12 +280,9 @@ class Records(ABC):
         kept._in_ball = self.width
         return kept
 
-    def _sum(self, statistic: Statistic) -> SecretSum | PersonSum:
+    def _sum(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum | PersonSum:
         if self.person is not None:
             return self._sum_over_persons(statistic, self.person)
-        return self._sum_of_blocks(statistic)
-
-    def _sum_of_blocks(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum:
         total = SecretSum(statistic.shape)
         pending, n_pending = np.zeros(statistic.shape), 0
         for rows, codes, _ in self._blocks():

@@ -145,11 +145,12 @@ class ScoreWeights:
 
     def __init__(self, weights: Doubles) -> None:
         weights = np.clip(np.nan_to_num(weights), -MAX_WEIGHT, MAX_WEIGHT)
-        exponent = math.frexp(_longest(weights))[1]
+        exponent = math.frexp(np.linalg.norm(weights, axis=1).max(initial=0.0))[1]
         while True:
             step = 2.0 ** (exponent + SINGLE_BITS - MANTISSA)
             self.rounded: Doubles = np.rint(weights / step) * step
-            if _longest(self.rounded) <= 2.0**exponent * (1 - ROUNDING_MARGIN):
+            longest = np.linalg.norm(self.rounded, axis=1).max(initial=0.0)
+            if longest <= 2.0**exponent * (1 - ROUNDING_MARGIN):
                 break
             exponent += 1  # rounding has made them longer
 
@@ -157,10 +158,6 @@ class ScoreWeights:
     def columns(self) -> Singles:
         """The weights of each score as a column, in single precision."""
         return np.ascontiguousarray(self.rounded.T, dtype=np.float32)
-
-
-def _longest(weights: Doubles) -> float:
-    return float(np.linalg.norm(weights, axis=1).max(initial=0.0))
 
 
 class RowsOnDisk:
@@ -181,17 +178,18 @@ class RowsOnDisk:
         if self._file is not None:  # blocks stay readable: each has mapped its part
             self._file.close()
 
-    def held(self, block: Any) -> Any:
-        """Return a block as it is, or with its rows in the file where memory is short."""
-        if not isinstance(getattr(block, "rows", None), np.ndarray):  # on a device
-            return block
-        self._n_bytes += block.rows.nbytes
-        if not block.rows.size or fits_in_memory(self._n_bytes):
-            return block
+    def held(self, rows: Any) -> Any:
+        """Return rows as they are, or in the file where memory is short."""
+        numbers = rows.rows if isinstance(rows, Float32Rows) else rows
+        if not isinstance(numbers, np.ndarray):  # on a device
+            return rows
+        self._n_bytes += numbers.nbytes
+        if not numbers.size or fits_in_memory(self._n_bytes):
+            return rows
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         start = self._file.seek(0, 2)
-        self._file.write(np.ascontiguousarray(block.rows).data)
+        self._file.write(np.ascontiguousarray(numbers).data)
         self._file.flush()
-        rows = np.memmap(self._file, np.float32, "r", start, block.rows.shape)
-        return replace(block, rows=rows)
+        mapped = np.memmap(self._file, np.float32, "r", start, numbers.shape)
+        return replace(rows, rows=mapped) if isinstance(rows, Float32Rows) else mapped

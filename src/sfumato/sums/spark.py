@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.exceptions import EngineError
-from sfumato.sums.partitions import KeptBlock, Partitions, Task, report_failures
+from sfumato.sums.partitions import Partitions, Task, report_failures
 from sfumato.sums.persons import partition_of
+from sfumato.sums.records import Block
+from sfumato.sums.singles import Float32Rows
 
 SCHEMA = "number int, message binary"
 PERSON = "sfumato_person"  # name of a column while rows are moved
@@ -94,21 +96,22 @@ def _apply(task: Task, opening: Opening, batches: Iterable[Any]) -> Iterator[Any
 def _pack_blocks(task: Task, opening: Opening, batches: Iterable[Any]) -> Iterator[Any]:
     """Run a task on a partition, and give each block as Arrow tensors in one row."""
     number = _partition_number()
-    for block in task(number, opening(batches)):
+    for rows, codes, size in task(number, opening(batches)):
         sink = pa.BufferOutputStream()
-        longest = np.empty(0) if block.longest is None else block.longest
-        for array in (np.array([block.size]), block.rows, block.codes, longest):
+        is_coarse = isinstance(rows, Float32Rows)
+        parts = (rows.rows, rows.longest) if is_coarse else (rows, np.empty(0))
+        for array in (np.array([size]), codes, *parts):
             pa.ipc.write_tensor(pa.Tensor.from_numpy(np.ascontiguousarray(array)), sink)
         yield _row(number, bytes(sink.getvalue()))
 
 
-def _as_blocks(batches: Iterable[Any]) -> Iterator[KeptBlock]:
+def _as_blocks(batches: Iterable[Any]) -> Iterator[Block]:
     """Read what `_pack_blocks` wrote."""
     for batch in batches:
         for message in batch.column(1):
             source = pa.BufferReader(message.as_py())
-            size, rows, codes, longest = (pa.ipc.read_tensor(source).to_numpy() for _ in range(4))
-            yield KeptBlock(rows, codes, int(size[0]), longest if len(longest) else None)
+            size, codes, rows, longest = (pa.ipc.read_tensor(source).to_numpy() for _ in range(4))
+            yield Float32Rows(rows, longest) if len(longest) else rows, codes, int(size[0])
 
 
 def _mark_persons(

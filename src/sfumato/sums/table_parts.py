@@ -99,7 +99,8 @@ class LocalParts(ListedParts):
         with RowsOnDisk() as disk:
             try:
                 for number, part in enumerate(self._parts):
-                    kept.append([disk.held(block) for block in task(number, part())].__iter__)
+                    blocks = [(disk.held(rows), *rest) for rows, *rest in task(number, part())]
+                    kept.append(blocks.__iter__)
             except OSError:  # it is full
                 return super().cache(task)
         return LocalParts(kept, self.columns)._reporting_as(self)
