@@ -117,7 +117,7 @@ VARIANTS = [
     WideAffineHull(branch_size=20, partition="random"),
     AffineHullClassifier(search="pruned", dtype="float32"),
     PrivateLinearRegressor(
-        algorithm="moments", target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
+        n_steps=30, target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
     ),
     LargeMarginGaussianClassifier(
         regularizer="frobenius", positivity="shift", n_ellipsoids=2, tol=1e-2, random_state=0
@@ -331,20 +331,6 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(
             PrivateLinearRegressor(
                 relation=relation,
-                algorithm="moments",
-                target_bounds=(0.0, 1.0),
-                delta=1e-5,
-                bounds=Bounds(lower=0.0, upper=1.0),
-            ),
-            *two_classes(digits_case()),
-            rows_at_bound=np.array([[0.0] * 64, [1.0] * 64]),
-        )
-        for relation in ("replace_one", "add_or_remove_one")
-    ]
-    + [
-        PrivateCase(
-            PrivateLinearRegressor(
-                relation=relation,
                 n_steps=2,
                 target_bounds=(0.0, 1.0),
                 delta=1e-5,
@@ -492,7 +478,7 @@ CASES: dict[str, list[PrivateCase]] = {
     ],
     "PrivateKernelRegressor": [
         PrivateCase(
-            PrivateKernelRegressor("absolute", target_bounds=(0.0, 1.0), bounds=CUBE, **RIDGE),
+            PrivateKernelRegressor(target_bounds=(0.0, 1.0), bounds=CUBE, **RIDGE),
             *two_classes(plane_case()),
         ),
     ],
@@ -591,12 +577,6 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(
             PrivateGaussianClassifier(
                 None, relation="add_or_remove_one", bounds=Bounds(norm=2.0, labels=[0, 1, 2])
-            ),
-            *blobs_case(),
-        ),
-        PrivateCase(
-            PrivateGaussianClassifier(
-                2, single_release=True, bounds=Bounds(norm=2.0, labels=[0, 1, 2])
             ),
             *blobs_case(),
         ),

@@ -75,12 +75,6 @@ def cases(way: str, relation: str) -> list[PrivateCase]:
             rows_at_bound=corners,
         ),
         PrivateCase(
-            PrivateLinearRegressor(algorithm="moments", **target, **box),
-            X,
-            Y,
-            rows_at_bound=np.array([[1.0] * 4]),
-        ),
-        PrivateCase(
             PrivateLinearRegressor(n_steps=2, **target, **box),
             X[:, :2] * 0.01,
             (np.arange(120) > 12).astype(float),

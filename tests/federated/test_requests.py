@@ -165,10 +165,7 @@ FITS: dict[str, tuple[Any, Any, list[Any]]] = {
         ROWS[:, 0],
         [
             PrivateDensity(n_cells=3, **BUDGET),
-            PrivateLinearRegressor(target_bounds=(0.0, 1.0), algorithm="moments", **BUDGET),
-            PrivateLinearRegressor(
-                target_bounds=(0.0, 1.0), algorithm="noisy-gd", n_steps=2, **BUDGET
-            ),
+            PrivateLinearRegressor(target_bounds=(0.0, 1.0), n_steps=2, **BUDGET),
             PrivateAdditiveRegressor(
                 target_bounds=(0.0, 1.0), n_steps=2, interactions=True, knots="private", **BUDGET
             ),

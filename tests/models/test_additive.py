@@ -140,10 +140,6 @@ def test_probabilities_are_those_of_the_labels(noise: None) -> None:
     found = fitted.predict_proba(X[8000:])[:, 1]
     assert np.mean(np.abs(found - chance[8000:])) < 0.06
     assert fitted.score_factor_ < 0.8  # clipped slopes make scores too large
-    np.testing.assert_array_equal(fitted.predict_by_costs(X[8000:], {1: 9.0}) == 1, found > 0.1)
-    for costs in ({1: -1.0}, {"yes": 1.0}, {0: 0.0, 1: 0.0}):
-        with pytest.raises(InvalidInputError, match="costs"):
-            fitted.predict_by_costs(X[:5], costs)
     three = np.digitize(X[:, 0], [-0.3, 0.3])
     three = np.where(rng.random(12_000) < 0.3, rng.integers(0, 3, 12_000), three)
     bounds = Bounds(lower=-1.0, upper=1.0, labels=[0, 1, 2])
@@ -216,7 +212,6 @@ def test_a_public_number_of_rows_decides_about_knots_and_pairs(noise: None, cros
     np.testing.assert_allclose(few.knots_[0], [0, 0.25, 0.5, 0.75, 1])
     assert many.knots_.shape == (3, 9)
     assert [0, 1] in many.pairs_.tolist()
-    assert classifier(expected_rows=60, n_steps=2).fit(X, y).knots_.shape == (3, 5)
     assert classifier(knots="public", n_knots=3, **replaced).fit(X, y).knots_.shape == (3, 3)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
-from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
@@ -92,25 +91,6 @@ def test_without_noise_the_classifier_is_quadratic_discriminant_analysis(
     assert (model.predict(X) == oracle.predict(seen)).mean() > 0.995
     np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(seen), atol=0.05)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-
-
-@pytest.mark.parametrize("n_components", [None, 2])
-def test_one_release_without_noise_is_quadratic_discriminant_analysis(
-    seed: int, n_components: int | None
-) -> None:
-    """Of the rows as they are, along the axes of all of them."""
-    X, y = blobs(seed)
-    model = PrivateGaussianClassifier(
-        n_components,
-        single_release=True,
-        epsilon=np.inf,
-        bounds=Bounds(norm=30.0, labels=[0, 1, 2]),
-    ).fit(X, y)
-    assert len(model.guarantee_.events) == 1
-    seen = PCA(n_components).fit_transform(X)
-    oracle = QuadraticDiscriminantAnalysis(tol=1e-12).fit(seen, y)
-    np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(seen), atol=0.02)
-    np.testing.assert_allclose(model.centre_, X.mean(axis=0), atol=1e-3)
 
 
 def test_noisy_covariances_are_positive_definite(rng: np.random.Generator) -> None:

@@ -16,7 +16,6 @@ from sfumato.models import solvers
 from sfumato.models.solvers import (
     FeatureRows,
     HuberHingeLoss,
-    InsensitiveLoss,
     LogisticLoss,
     Minimiser,
     Objective,
@@ -35,7 +34,6 @@ LITERAL: dict[str, tuple[ScoreLoss, Any]] = {
     "hinge": (HuberHingeLoss(0.02), lambda t, y: rounded(1 - y * t, 0.02)),
     "logistic": (LogisticLoss(), lambda t, y: np.log1p(np.exp(-y * t))),
     "absolute": (ScoreHuberLoss(0.02), lambda t, y: 2 * rounded(t - y, 0.02) - (t - y) - 0.01),
-    "insensitive": (InsensitiveLoss(0.1, 0.02), lambda t, y: rounded(np.abs(t - y) - 0.1, 0.02)),
     "huber hinge": (
         HuberHingeLoss(0.5),
         lambda t, y: np.select(

@@ -135,7 +135,7 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "linear regressor",
         "PrivateLinearRegressor",
-        {"target_bounds": (0.0, 1.0), "algorithm": "moments", **PRIVATE},
+        {"target_bounds": (0.0, 1.0), **PRIVATE},
         "values",
     ),
     (

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form, numbers, one_of, or_none, real, refuse, whole
+from sfumato.core.constraints import Form, numbers, one_of, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive_rows import (
     BIN_MIDDLES,
@@ -295,7 +295,6 @@ class AdditiveModel(PrivateEstimator):
     interactions: bool | None = None
     n_steps: int = 240
     max_gradient_norm: float = 0.1
-    expected_rows: int | None = None
 
     reads_cells: ClassVar[bool] = True  # hats have knots in the units of their column
     groups_rows: ClassVar[bool] = True
@@ -306,7 +305,6 @@ class AdditiveModel(PrivateEstimator):
         "interactions": one_of(None, True, False),
         "n_steps": whole(least=1),
         "max_gradient_norm": real(above=0.0, below=2.0),
-        "expected_rows": or_none(whole(least=1)),
     }
     learned: ClassVar[Form] = {
         "knots_": numbers("q", "k", least=0.0, most=1.0),
@@ -349,7 +347,6 @@ class AdditiveModel(PrivateEstimator):
         By choice, or where they would be more than noise; a secret number of rows is released.
         """
         mu, n_rows = mu_from_budget(self.epsilon, self.delta), cells.public_rows
-        n_rows = self.expected_rows if n_rows is None else n_rows
         moved = 2 if Relation(self.relation) is Relation.REPLACE_ONE else 1
         rows = cells.person.rows if cells.person and not cells.person.averages else 1
         each = 2 * (mu * math.sqrt(KNOT_SHARE)) / math.sqrt(max(1, n_cuts))  # epsilon of a cut
@@ -593,8 +590,6 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         Noisy gradients.
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
-    expected_rows : int, optional
-        A public number of rows, for both rules; a secret one is released first, by default.
     $shared
 
     Attributes
@@ -662,22 +657,6 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn private curves.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), table, or Records
-            Rows; records bring their labels along.
-        y : array-like of shape (n_samples,)
-            Labels.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         cells, budget = self._begin(X, y, groups)
         n_classes, n_bins = len(self.classes_), len(BIN_MIDDLES)
         bins = CountTables((n_bins, n_classes), ((0, 1),), n_classes)
@@ -747,7 +726,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     target_bounds : (float, float), optional
         Public range of the target; required unless the bounds of a table name it. Targets are
         clipped to it; a record whose target is missing adds nothing.
-    n_knots, knots, interactions, n_steps, expected_rows
+    n_knots, knots, interactions, n_steps
         See `PrivateAdditiveClassifier`.
     max_gradient_norm : float, default=0.25
         Largest residual, in spreads of the target; larger ones count as this.
@@ -809,25 +788,9 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn private curves.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-        y : array-like of shape (n_samples,)
-            Targets.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         low, high = target_range(self)
         cells, budget = self._begin(X, y, groups, target=(low, high, low, high - low))
-        n_rows, signal = cells.public_rows or self.expected_rows, MANY
+        n_rows, signal = cells.public_rows, MANY
         if n_rows is not None and math.isfinite(self.epsilon):
             signal = n_rows * mu_from_budget(self.epsilon, self.delta)
         few = math.log(MANY / min(max(signal, FEW), MANY)) / math.log(MANY / FEW)

@@ -12,10 +12,10 @@ import functools
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -330,6 +330,27 @@ class PrivateEstimator(BaseEstimator):
         return tuple(facts)
 
     # Fit ----------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Learn from records; everything is checked, then charged, then drawn.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), table, path or Records
+            Rows. A table, in memory or not, may name the columns of labels or targets and of IDs
+            in its bounds; records bring their labels along. Where an estimator cannot take some of
+            these, it says so before anything is charged.
+        y : array-like of shape (n_samples,), optional
+            Labels or targets, where the estimator takes any.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        raise NotImplementedError
 
     def _check_request(self) -> Reader:
         """Check what is asked for, before any row is looked at; return how records are read."""
@@ -686,31 +707,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             scores = np.column_stack([np.zeros(len(scores)), scores])
         return np.asarray(log_softmax(scores, axis=1))
 
-    def predict_by_costs(self, X: Any, costs: Mapping[Any, float]) -> NDArray[Any]:
-        """Return the label of least expected cost.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-        costs : mapping of label to float
-            Public cost of missing each label; 1 where it is not named. With two labels, the second
-            is predicted where its probability is above ``cost of the first / sum of both``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        known = self.classes_.tolist()
-        given = np.array([float(costs.get(label, 1.0)) for label in known])
-        is_fine = set(costs) <= set(known) and np.isfinite(given).all() and (given >= 0).all()
-        if not (is_fine and given.max() > 0):
-            raise InvalidInputError(
-                "'costs' must give a finite cost, not negative, for labels of the model."
-            )
-        return np.asarray(self.classes_[(self.predict_proba(X) * given).argmax(axis=1)])
-
     def _check_stored(self, sizes: dict[str, int]) -> None:
         scores = sizes.get("s", sizes["c"])
         if sizes["c"] < 2 or ("s" in sizes and scores != (1 if sizes["c"] == 2 else sizes["c"])):
@@ -748,7 +744,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Return intervals that hold about a share `coverage` of targets, by the residual spread.
 
-        They are as wide for all rows, and right where residuals are about normal.
+        They are as wide for all rows, and right where residuals are about normal and the noise of
+        the fit is small beside them: that noise is in the spread too.
         """
         from scipy.stats import norm  # here: a slow import
 
@@ -782,4 +779,5 @@ def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     guarded.refuses_weights = True  # type: ignore[attr-defined]
+    guarded.__doc__ = fit.__doc__ or PrivateEstimator.fit.__doc__  # written once
     return guarded

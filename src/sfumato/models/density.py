@@ -224,22 +224,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
-        """Release the counts of cells or the sums of kernels of all rows, or of each class in `y`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,), optional
-            Labels, for a density of each class.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         records, budget = self._begin(X, y, groups)
         for name in self.learned.keys() - {"classes_"}:  # of an earlier fit by the other method
             self.__dict__.pop(name, None)

@@ -11,8 +11,6 @@ Rows are first brought into the unit ball by their public bounds. Then
 
 Centring and clipping at the released spread, and a weight w < 1 on the constant, make the
 statistics of steps 3 and 4 several times larger against their noise than moments about the origin.
-Where rows are so many that noise does not matter, and reading them is what costs, step 3 alone may
-be taken, of all features about the origin (`single`): one release, one pass.
 """
 
 from __future__ import annotations
@@ -144,7 +142,6 @@ class ClassGaussianSums:
     n_components: Private directions; with all features none are released.
     n_parts: Gaussians per class, 1, 2 or 4; None: `default_n_gaussians` where the number of rows
         is public, else 1.
-    single: Spend everything on one release; a class has one Gaussian then.
     of: Share of mu² for all of them.
     """
 
@@ -156,11 +153,10 @@ class ClassGaussianSums:
         n_classes: int,
         n_components: int,
         n_parts: int | None = None,
-        single: bool = False,
         of: float = 1.0,
     ) -> None:
         width = records.width
-        if n_parts is None and records.public_rows is not None and not single:
+        if n_parts is None and records.public_rows is not None:
             n_parts = default_n_gaussians(
                 epsilon=budget.epsilon,
                 delta=budget.delta,
@@ -169,26 +165,19 @@ class ClassGaussianSums:
                 n_components=n_components,
                 noise=math.sqrt(records.variance_of(GaussianMechanism(1.0, 1.0))),
             )
-        n_parts = 1 if single or n_components < 2 else n_parts or 1  # a cut needs another axis
+        n_parts = n_parts or 1 if n_components >= 2 else 1  # a cut needs another axis
         self.budget, self.records = budget, records
         self.n_classes, self.n_components, self.n_parts = n_classes, n_components, n_parts
         # Parts of classes are groups of one and the same joint statistic.
-        moments = ClassMoments(n_classes * n_parts, width if single else n_components, CONSTANT)
-        shares = (0.0, 0.0, 0.0)
-        if not single:
-            pca, sketch = PCA_SHARE * (n_components < width), SKETCH_SHARE * (n_parts > 1)
-            shares = (MEAN_SHARE, pca, sketch)
-        statistics = (MeanAndSquares(width), SecondMoment(width), moments)
-        self.mean, self.axes, self.sketch = (
-            budget.gaussian(statistic, of * share) if share else None
-            for statistic, share in zip(statistics, shares, strict=True)
-        )
-        self.moments = budget.gaussian(moments, of * (1 - sum(shares)))
+        moments = ClassMoments(n_classes * n_parts, n_components, CONSTANT)
+        pca, sketch = PCA_SHARE * (n_components < width), SKETCH_SHARE * (n_parts > 1)
+        self.mean = budget.gaussian(MeanAndSquares(width), of * MEAN_SHARE)
+        self.axes = budget.gaussian(SecondMoment(width), of * pca) if pca else None
+        self.sketch = budget.gaussian(moments, of * sketch) if sketch else None
+        self.moments = budget.gaussian(moments, of * (1 - sum((MEAN_SHARE, pca, sketch))))
 
     def draw(self) -> CentredGaussians:
         """Return the Gaussians of the unit ball; rows are read once for each release."""
-        if self.mean is None:
-            return self._draw_once()
         records = self.records
         noisy = self.budget.draw(self.mean, records)  # [R1] first release
         n_rows = float(records.public_rows or max(noisy[-1], 1.0))
@@ -225,19 +214,6 @@ class ClassGaussianSums:
         noisy = statistic.unweighted(self.budget.draw(release, rows, statistic))
         n_rows = self.records.public_rows
         return gaussians_from_moments(noisy, self.budget.noise(release), n_rows=n_rows)
-
-    def _draw_once(self) -> CentredGaussians:
-        """Return what class moments of all features about the origin say; centre and U follow."""
-        whole = self._draw_moments(self.moments, self.records)  # [R5] the only release
-        mean = np.average(whole.means, axis=0, weights=whole.counts)
-        apart = whole.means - mean
-        spread = whole.covariances + apart[:, :, None] * apart[:, None, :]
-        pooled = np.average(spread, axis=0, weights=whole.counts)
-        basis = top_eigenvectors(pooled, self.n_components)[1]
-        # Two rows of the unit ball lie at most 2 apart, so that nothing is clipped at this radius.
-        covariances = basis.T @ whole.covariances @ basis / 4
-        along = ClassGaussians(whole.counts, apart @ basis / 2, covariances)
-        return CentredGaussians(mean, basis, 2.0, along, np.arange(self.n_classes))
 
 
 def default_n_gaussians(

@@ -137,22 +137,6 @@ class PrivateImageClassifier(PrivateClassifier):
         return tags
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Compute features of each image, in blocks of images, and learn private weights.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-            Images as rows, channel values of a pixel side by side.
-        y : array-like of shape (n_samples,)
-            Labels.
-        groups : array-like of shape (n_samples,), optional
-            The ID of each image's person, for unit "person".
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail
         check_parameters(self, self.parameters)
         pixels = self._pixels(X, reset=True)

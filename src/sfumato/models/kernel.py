@@ -29,7 +29,6 @@ from sfumato.models.features import (
 from sfumato.models.solvers import (
     FeatureRows,
     HuberHingeLoss,
-    InsensitiveLoss,
     LogisticLoss,
     ScoreHuberLoss,
     ScoreLoss,
@@ -56,11 +55,7 @@ BINARY: dict[str, ScoreLoss] = {
     "logistic": LogisticLoss(),
 }
 JOINT: dict[str, Any] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
-REGRESSION: dict[str, ScoreLoss] = {
-    "absolute": ScoreHuberLoss(band=0.02),
-    "epsilon_insensitive": InsensitiveLoss(),
-    "huber": ScoreHuberLoss(),
-}
+REGRESSION = ScoreHuberLoss()
 
 
 def minimiser_sensitivity(
@@ -272,22 +267,8 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     parameters: ClassVar[Form] = {**PrivateKernelMachine.parameters, "loss": one_of(*BINARY)}
     learned: ClassVar[Form] = {**PrivateKernelMachine.learned, "classes_": labels("c")}
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the machine to a certified gap and release it once.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        rows, codes, budget = self._begin_in_memory(X, y)
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        rows, codes, budget = self._begin_in_memory(X, y, groups=groups)
         n_classes = len(self.classes_)
         is_joint = n_classes > 2 and self.loss in JOINT
         loss = JOINT[self.loss] if is_joint else BINARY[self.loss]
@@ -327,11 +308,11 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
 class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
     r"""``f = argmin_g (1/n) sum loss(g(x_i) - y_i) + λ ||g||²``, released with noise.
 
+    The loss is Huber's, with a band of a tenth of half the range of the target: it is convex and
+    Lipschitz in the value, which the squared loss is not.
+
     Parameters
     ----------
-    loss : {"huber", "absolute", "epsilon_insensitive"}, default="huber"
-        An admissible loss: convex, Lipschitz in the value. The squared loss is not one. Bands are
-        a tenth of half the range of the target, and kinks are rounded by a fiftieth of it.
     target_bounds : (float, float)
         Public range of the target; required. Targets are clipped to it and scaled to [-1, 1], and
         its middle plays the part of the intercept.
@@ -388,32 +369,17 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
     True
     """
 
-    loss: str = "huber"
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
 
     aimed_noise: ClassVar[float] = 0.05
-    parameters: ClassVar[Form] = {**PrivateKernelMachine.parameters, "loss": one_of(*REGRESSION)}
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the machine to a certified gap and release it once.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Targets; one that is no finite number becomes the middle of the range.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         low, high = target_range(self)
         middle, half = (low + high) / 2, (high - low) / 2
-        rows, _, budget = self._begin_in_memory(X, y, target=(low, high, middle, half))
-        loss, targets = REGRESSION[self.loss], np.nan_to_num(rows[:, -1])
+        target = low, high, middle, half
+        rows, _, budget = self._begin_in_memory(X, y, groups=groups, target=target)
+        loss, targets = REGRESSION, np.nan_to_num(rows[:, -1])
         self._release_minimiser(
             rows[:, :-1],
             budget,

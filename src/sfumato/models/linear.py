@@ -3,7 +3,7 @@
 whitening_projection, whitened_rows   rows of equal spread, by a released second moment
 step_size, Descent                    the noisy descent that linear and additive models share
 PrivateLinearClassifier               by noisy gradients
-PrivateLinearRegressor                by noisy gradients, or from one noisy moment matrix
+PrivateLinearRegressor                by noisy gradients, corrected by a noisy moment matrix
 """
 
 from __future__ import annotations
@@ -76,10 +76,8 @@ MIN_RADIUS = 2.0**-20
 
 # Regression. Share and noise were chosen, with clip and steps, on held-out training rows of
 # diamonds and doctor contacts.
-ALGORITHMS = ("noisy-gd", "moments")
 TARGET_NOISE = 0.4  # spreads of the target by which noise alone moves the score of a unit row
 MIN_SPREAD = 1e-6
-RIDGES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # times the radius of the noise
 STEEPEST = 8.0  # slope of the target over robust scores
 CAUTION = 9.0  # times the variance of the noise of a correction
 
@@ -123,32 +121,23 @@ def whitened_rows(
     return rows, (largest + CONSTANT**2) / (1 + CONSTANT**2)
 
 
-def step_size(
-    noise: float, n_steps: int, score_noise: float, largest: float, momentum: float = MOMENTUM
-) -> float:
+def step_size(noise: float, n_steps: int, score_noise: float, largest: float) -> float:
     """Return the step at which noise moves the score of a unit row by `score_noise`."""
     total = math.sqrt(n_steps) * noise
-    return min(score_noise * (1 - momentum) / total, largest) if total else largest
+    return min(score_noise * (1 - MOMENTUM) / total, largest) if total else largest
 
 
 class Descent:
     """Weights on their way from zero along `n_steps` released gradients."""
 
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        n_rows: float,
-        n_steps: int,
-        step: float,
-        momentum: float = MOMENTUM,
-    ) -> None:
+    def __init__(self, shape: tuple[int, int], n_rows: float, n_steps: int, step: float) -> None:
         self.weights, self._move, self._total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self._n_rows, self._step, self._momentum = n_rows, step, momentum
+        self._n_rows, self._step = n_rows, step
         self._n_left, self._n_averaged = n_steps, n_steps - int(n_steps * (1 - AVERAGED))
 
     def follow(self, gradient: Array) -> None:
         """Make a step along a released gradient."""
-        self._move = self._momentum * self._move - self._step * (gradient / self._n_rows)
+        self._move = MOMENTUM * self._move - self._step * (gradient / self._n_rows)
         self.weights = on_weight_grid(self.weights + self._move)
         if self._n_left <= self._n_averaged:
             self._total += self.weights
@@ -172,18 +161,13 @@ class PrivateLinearClassifier(PrivateClassifier):
     loss : {"softmax", "huber", "hinge"}, default="softmax"
         Softmax is one joint loss whatever the number of classes (logistic regression for two);
         huber and hinge sum one loss per class, one class against the rest. The corner of the hinge
-        is rounded over ``1 ± huber_width``, or for "hinge" over ``1 ± 0.05``.
+        is rounded over ``1 ± 0.5``, or for "hinge" over ``1 ± 0.05``.
     n_components : int or None, default=None
         Private principal components to classify in; None keeps the features as they are.
     whiten : bool or None, default=None
         Scale the components by the released second moment so that their variances become about
         equal, and each projected row to length 1. None: up to 8,192 features, where it was better
         on every set measured.
-    pca_share : float or None, default=None
-        Share of ``mu²`` that goes to the second moment, 0.3 if None; not used without
-        `n_components` or `whiten`.
-    huber_width : float, default=0.5
-        Half the width of the rounding for ``loss="huber"``.
     fit_intercept : bool or None, default=None
         Append a constant to each row: ``a = [z; 1] / √2``. None: unless whitened rows can do
         without, by public facts: at least 64 features with a norm alone, or a table with
@@ -192,8 +176,6 @@ class PrivateLinearClassifier(PrivateClassifier):
         Gradients that are released.
     learning_rate : float or None, default=None
         Step along the mean gradient; None for a public rule from the noise alone.
-    momentum : float, default=0.9
-        Share of the last move that is made again.
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
     $shared
@@ -239,12 +221,9 @@ class PrivateLinearClassifier(PrivateClassifier):
     loss: str = "softmax"
     n_components: int | None = None
     whiten: bool | None = None
-    pca_share: float | None = None
-    huber_width: float = 0.5
     fit_intercept: bool | None = None
     n_steps: int = 240
     learning_rate: float | None = None
-    momentum: float = MOMENTUM
     max_gradient_norm: float = 0.1
 
     groups_rows: ClassVar[bool] = True
@@ -252,12 +231,9 @@ class PrivateLinearClassifier(PrivateClassifier):
         "loss": one_of(*LOSSES),
         "n_components": or_none(whole(least=1)),
         "whiten": or_none(flag()),
-        "pca_share": or_none(real(above=0.0, below=1.0)),
-        "huber_width": real(above=0.0),
         "fit_intercept": or_none(flag()),
         "n_steps": whole(least=1),
         "learning_rate": or_none(real(above=0.0)),
-        "momentum": real(least=0.0, below=1.0),
         "max_gradient_norm": real(above=0.0, below=2.0),
     }
     learned: ClassVar[Form] = {
@@ -268,27 +244,10 @@ class PrivateLinearClassifier(PrivateClassifier):
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn private weights.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), table or Records
-            Rows; a tensor of another array library stays on its device. Records bring their labels
-            along.
-        y : array-like of shape (n_samples,)
-            Labels.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         records, budget = self._begin(X, y, groups)  # [L1] rows in the unit ball
         width, n_steps, row_map = records.width, int(self.n_steps), self._row_map()
         whitens, kept = row_map.unit_length, min(self.n_components or width, width)
-        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
+        loss = loss_named(self.loss, len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
         per_person = PerPersonClip.usual(records.person, clip) if records.person else None
         shape = loss.n_scores, kept + row_map.intercept
@@ -296,8 +255,7 @@ class PrivateLinearClassifier(PrivateClassifier):
 
         moment = counts = None  # [L2] the budget divided
         if whitens or kept < width:
-            share = MOMENT_SHARE if self.pca_share is None else self.pca_share
-            moment = budget.gaussian(SecondMoment(width), share)
+            moment = budget.gaussian(SecondMoment(width), MOMENT_SHARE)
         if records.public_rows is None:
             counts = budget.gaussian(ClassCounts(loss.n_classes), COUNT_SHARE)
         gradient = budget.gaussian(at_zero, count=n_steps)
@@ -322,11 +280,9 @@ class PrivateLinearClassifier(PrivateClassifier):
             if counts is not None:
                 n_rows = max(1.0, float(budget.draw(counts, rows).sum()))
 
-            step, momentum = self.learning_rate, float(self.momentum)
-            if step is None:
-                noise = budget.noise(gradient) / n_rows
-                step = step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip, momentum)
-            descent = Descent(shape, n_rows, n_steps, float(step), momentum)
+            noise = budget.noise(gradient) / n_rows
+            step = self.learning_rate or step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip)
+            descent = Descent(shape, n_rows, n_steps, float(step))
             for _ in range(n_steps):
                 at = ScoreWeights(descent.weights).rounded if whitens else descent.weights
                 here = GradientSum(loss, clip, at, joined=per_person, slope_bits=bits)
@@ -426,26 +382,6 @@ class TargetMoments:
         left = self.variance - float(coef @ (2 * self.joint - self.covariance @ coef))
         return self.target - float(coef @ self.mean), self._deviation(left)
 
-    def ridge(self) -> Array:
-        """Return weights by least squares with the ridge of least estimated risk.
-
-        Eigenvalues E of the covariance are cut at zero; ridges are multiples of the radius that
-        noise alone has. The risk of weights w is ``w.Ew - 2 w.c`` up to a constant. That of noisy E
-        and c is too small by what w owes to the noise of c, ``noise² sum 1/(E + ridge)``, and by up
-        to ``radius |w|²`` for the noise of E, half of which is charged.
-        """
-        values, vectors = np.linalg.eigh((self.covariance + self.covariance.T) / 2)
-        values, joint = np.maximum(values, 0.0), vectors.T @ self.joint
-        radius = self.noise * math.sqrt(2 * len(values))
-        found: list[tuple[float, Array]] = []
-        for times in RIDGES:
-            shrinkage = 1 / (values + times * radius + 1e-12)
-            weights = shrinkage * joint
-            risk = float(weights @ (values * weights - 2 * joint))
-            owed = self.noise**2 * float(shrinkage.sum()) + radius / 2 * float(weights @ weights)
-            found.append((risk + owed, weights))
-        return np.asarray(vectors @ min(found, key=lambda each: each[0])[1])
-
     def whitened(self) -> tuple[LinearRows, float]:
         """Return the map of z to whitened rows; see `whitened_rows`.
 
@@ -477,24 +413,21 @@ class TargetMoments:
 
 @dataclass(eq=False, repr=False)
 class PrivateLinearRegressor(PrivateRegressor):
-    """``y(x) = coef.x + intercept``, by least squares or robustly.
+    """``y(x) = coef.x + intercept``, a robust line with the mean of the target.
 
-    "moments" is ridge regression from ``sum [z; 1; t][z; 1; t]ᵀ + noise``. "noisy-gd" spends less
-    on that matrix, whitens the rows by it and learns the weights of Huber's loss by noisy
-    gradients, in spreads of the target; slope, level and residual spread come from the matrix.
+    Rows are whitened by ``sum [z; 1; t][z; 1; t]ᵀ + noise``, and the weights of Huber's loss are
+    learned by noisy gradients, in spreads of the target; slope, level and residual spread come
+    from the matrix.
 
     Parameters
     ----------
     target_bounds : (float, float)
         Public range of the target; required. Targets are clipped to it, and a record whose target
         is missing adds nothing.
-    algorithm : {"noisy-gd", "moments"}, default="noisy-gd"
-        Gradients after a matrix, or the matrix alone, which is quicker and was less accurate on
-        both tables measured (`benchmarks/results/linear_regressor.json`).
     n_steps : int, default=60
-        Gradients that "noisy-gd" releases.
+        Gradients that are released.
     max_gradient_norm : float, default=1.0
-        Its largest residual, in spreads of the target; larger ones count as this.
+        Largest residual, in spreads of the target; larger ones count as this.
     $shared
 
     Attributes
@@ -512,8 +445,7 @@ class PrivateLinearRegressor(PrivateRegressor):
     Privacy
     -------
     Unit and relation : record, target included, or person; replace_one or add_or_remove_one.
-    Released : one second moment with symmetric Gaussian noise; with "noisy-gd", then `n_steps`
-        noisy gradients.
+    Released : one second moment with symmetric Gaussian noise, then `n_steps` noisy gradients.
     Sensitivity : √2 (replace) or 1 (add or remove): rows ``[z; 1; t] / √3`` lie in the unit ball.
         Of a gradient ``2 max_gradient_norm`` or `max_gradient_norm`.
     Guarantee : mu-GDP by the Gaussian mechanism, composed, hence (epsilon, delta).
@@ -532,13 +464,11 @@ class PrivateLinearRegressor(PrivateRegressor):
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
-    algorithm: str = "noisy-gd"
     n_steps: int = 60
     max_gradient_norm: float = 1.0
 
     groups_rows: ClassVar[bool] = True
     parameters: ClassVar[Form] = {
-        "algorithm": one_of(*ALGORITHMS),
         "n_steps": whole(least=1),
         "max_gradient_norm": real(above=0.0, below=2.0),
     }
@@ -549,58 +479,35 @@ class PrivateLinearRegressor(PrivateRegressor):
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn a private line.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-        y : array-like of shape (n_samples,)
-            Targets.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         low, high = target_range(self)
         middle, half = (low + high) / 2, (high - low) / 2
         records, budget = self._begin(X, y, groups, target=(low, high, middle, half))
         bounds, width, n_steps = self.row_bounds, records.width - 1, int(self.n_steps)
         into_ball, clip = IntoUnitBall(bounds, width), float(self.max_gradient_norm)
         together = records.mapped(WithTarget(into_ball))  # [G1] unit ball
-        if self.algorithm == "moments":  # [G2] sensitivities
-            moment, gradient = budget.gaussian(SecondMoment(together.width)), None
-        else:
-            moment = budget.gaussian(SecondMoment(together.width), MOMENT_SHARE)
-            per_person = PerPersonClip.usual(records.person, clip)
-            statistic = ResidualSum(clip, np.zeros((1, width + 1)), per_person)
-            gradient = budget.gaussian(statistic, count=n_steps)
+        moment = budget.gaussian(SecondMoment(together.width), MOMENT_SHARE)  # [G2] sensitivities
+        per_person = PerPersonClip.usual(records.person, clip)
+        statistic = ResidualSum(clip, np.zeros((1, width + 1)), per_person)
+        gradient = budget.gaussian(statistic, count=n_steps)
         budget.charge()  # charge, then draw
 
         # [G3] the first release
         found = TargetMoments(3 * budget.draw(moment, together), 3 * budget.noise(moment))
-        if gradient is None:
-            coef = found.ridge()
-            level, spread = found.line(coef)
-        else:  # weights of z and a level, in units of t
-            white, steepest = found.whitened()
-            beside = BesideTarget(into_ball, True, found.target, found.spread)
-            learned = records.mapped(beside).mapped(BesideTarget(white, True)).cache()
+        white, steepest = found.whitened()
+        beside = BesideTarget(into_ball, True, found.target, found.spread)
+        learned = records.mapped(beside).mapped(BesideTarget(white, True)).cache()
 
-            noise = budget.noise(gradient) / found.n_rows
-            step = step_size(noise, n_steps, TARGET_NOISE, min(MAX_STEP / clip, 1 / steepest))
-            descent = Descent((1, white.width), found.n_rows, n_steps, step)
-            for _ in range(n_steps):
-                here = ResidualSum(clip, descent.weights, per_person)
-                descent.follow(budget.draw(gradient, learned, here))  # [G4] a gradient
-            weights = descent.average
-            level = found.target + found.spread * float(weights[0, -1]) * white.height
-            coef = found.spread * (white.weights_before @ weights[0, :-1])
-            coef, level = found.correct(coef, level)
-            spread = found.line(coef)[1]
+        noise = budget.noise(gradient) / found.n_rows
+        step = step_size(noise, n_steps, TARGET_NOISE, min(MAX_STEP / clip, 1 / steepest))
+        descent = Descent((1, white.width), found.n_rows, n_steps, step)
+        for _ in range(n_steps):
+            here = ResidualSum(clip, descent.weights, per_person)
+            descent.follow(budget.draw(gradient, learned, here))  # [G4] a gradient
+        weights = descent.average  # weights of z and a level, in units of t
+        level = found.target + found.spread * float(weights[0, -1]) * white.height
+        coef = found.spread * (white.weights_before @ weights[0, :-1])
+        coef, level = found.correct(coef, level)
+        spread = found.line(coef)[1]
         centre, radius = bounds.ball(width)
         self.coef_ = coef * (half / radius)
         self.intercept_ = float(middle + half * level - self.coef_ @ centre)
@@ -623,6 +530,3 @@ class PrivateLinearRegressor(PrivateRegressor):
         """
         rows = self.row_bounds.clip(self._rows(X))
         return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *target_range(self)))
-
-    def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002
-        target_range(self)

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.constraints import (
     Form,
-    flag,
     integers,
     labels,
     numbers,
@@ -92,22 +91,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:  # noqa: ARG002
-        """Learn the components from one noisy second moment.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), table or Records
-            Rows.
-        y : None
-            Not used.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         records, budget = self._begin(X, None, groups)  # [P1] rows in the unit ball
         moment = budget.gaussian(SecondMoment(records.width))  # [P2] sensitivity of the sum
         budget.charge()  # [P3] charge, then draw
@@ -220,22 +203,6 @@ class PrivateMoments(PrivateEstimator):
         return tags
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn the moments of the classes in `y`, or of all rows as one class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), table or Records
-            Rows; records bring their labels along.
-        y : array-like of shape (n_samples,), optional
-            Labels.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
         records, budget = self._begin(X, y, groups)  # [M1] rows in the unit ball
         statistic = ClassMoments(len(self.classes_), records.width, CONSTANT)
         moments = budget.gaussian(statistic)  # [M2] sensitivity of all classes jointly
@@ -255,7 +222,7 @@ class PrivateMoments(PrivateEstimator):
 class PrivateGaussianClassifier(PrivateClassifier):
     """``argmax_c  n_c N(u; mean_c, covariance_c)``, ``u = Uᵀ(x - centre)/radius``, clipped.
 
-    All of it comes from one to four noisy sums; see `sfumato.models.gaussians`.
+    All of it comes from two to four noisy sums; see `sfumato.models.gaussians`.
 
     Parameters
     ----------
@@ -266,9 +233,6 @@ class PrivateGaussianClassifier(PrivateClassifier):
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where
         it is public), of labels and of components allow. Several help where a class has several
         forms, as in images; 1 is the better choice for tables that are mostly categories.
-    single_release : bool, default=False
-        Take one noisy sum, and so read the rows once: for rows by the million. With fewer, several
-        sums are more accurate: later ones are centred and clipped by what earlier ones showed.
     $shared
 
     Attributes
@@ -293,7 +257,7 @@ class PrivateGaussianClassifier(PrivateClassifier):
     Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
     Released : the sum of rows and squared lengths; the second moment of centred rows; the class
         moments in its top eigenvectors (twice where a class has several Gaussians), each with
-        Gaussian noise. With `single_release`, the class moments of all features alone.
+        Gaussian noise.
     Sensitivity : 2, ``√2``, ``1.25·√2`` (replace), or ``√3``, 1, 1.25 (add or remove).
     Guarantee : the ``mu²`` of the releases add up, calibrated to (epsilon, delta).
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
@@ -313,12 +277,10 @@ class PrivateGaussianClassifier(PrivateClassifier):
     n_components: int | None = 40
     _: KW_ONLY
     gaussians_per_class: int | None = None
-    single_release: bool = False
 
     parameters: ClassVar[Form] = {
         "n_components": or_none(whole(least=1)),
         "gaussians_per_class": one_of(None, 1, 2, 4),
-        "single_release": flag(),
     }
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
@@ -330,27 +292,6 @@ class PrivateGaussianClassifier(PrivateClassifier):
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn components and class Gaussians from a few noisy sums.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), table or Records
-            Rows; records bring their labels along.
-        y : array-like of shape (n_samples,)
-            Labels.
-        groups : array-like of shape (n_samples,), optional
-            IDs of persons, for unit "person"; rows without one are dropped.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        if self.single_release and self.gaussians_per_class not in (None, 1):
-            raise InvalidInputError(
-                "'single_release' gives one Gaussian per class; several of them "
-                f"(gaussians_per_class={self.gaussians_per_class}) need a further release."
-            )
         records, budget = self._begin(X, y, groups)  # rows in the unit ball
         sums = ClassGaussianSums(  # [G1] the budget divided
             budget,
@@ -358,7 +299,6 @@ class PrivateGaussianClassifier(PrivateClassifier):
             n_classes=len(self.classes_),
             n_components=min(self.n_components or records.width, records.width),
             n_parts=self.gaussians_per_class,
-            single=self.single_release,
         )
         budget.charge()  # [G2] charge all, then draw
         released = sums.draw().in_units_of(self.row_bounds)  # [G3] the releases

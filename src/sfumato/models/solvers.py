@@ -366,23 +366,6 @@ class ScoreHuberLoss(ScoreLoss):
         return np.asarray((np.abs((scores - y) / self.band) < 1) * self.smoothness)
 
 
-class InsensitiveLoss(ScoreLoss):
-    """``max(0, |t - y| - b)``, b = `insensitive`, with parabolas within h = `band` of its kinks."""
-
-    def __init__(self, insensitive: float = 0.1, band: float = 0.02) -> None:
-        self.insensitive, self.band, self.smoothness = insensitive, band, 1 / (2 * band)
-
-    def slope(self, scores: Array, y: Array) -> Array:
-        """``sign(r) clip((|r| - b + h) / 2h, 0, 1)``."""
-        place = (np.abs(scores - y) - self.insensitive + self.band) / (2 * self.band)
-        return np.sign(scores - y) * np.clip(place, 0.0, 1.0)
-
-    def curvature(self, scores: Array, y: Array) -> Array:
-        """``1/2h`` while the slope moves."""
-        place = (np.abs(scores - y) - self.insensitive + self.band) / (2 * self.band)
-        return np.asarray(((place > 0) & (place < 1)) * self.smoothness, dtype=np.float64)
-
-
 # Losses of several scores per row: `value_and_slope` returns loss and gradient of each row ------
 
 
