@@ -16,7 +16,6 @@ from sfumato.cli.jobs.pipeline import (
     fabricate_table,
     fit_table,
     predict_table,
-    transfer_table,
 )
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
@@ -79,25 +78,6 @@ def test_a_table_becomes_a_model_that_answers_tables(
     assert np.mean(np.asarray(found["prediction"]) == rows()["label"]) > least
     assert found.equals(predict_table(fitted, source, keep=("id",)))
     assert "names, types, ranges and categories of the columns" in fitted.guarantee_.public
-
-
-# Transfer -----------------------------------------------------------------------------------
-
-
-def test_few_labels_and_a_private_source(source: TableFile, tmp_path: Path) -> None:
-    truth = rows(300)
-    few = [label if i < 20 else None for i, label in enumerate(truth["label"].tolist())]
-    write_table(pa.table({**truth, "label": pa.array(few)}), tmp_path / "few.parquet")
-    write_table(pa.table(truth).drop_columns(["label"]), tmp_path / "none.csv")
-    options = {"schedule": (3,), "n_components": 4}
-    for name in ("few.parquet", "none.csv"):
-        target = TableFile(tmp_path / name, BOUNDS.types())
-        with pytest.warns(UserWarning, match="not protected"):
-            model = transfer_table(source, target, BOUNDS, GENEROUS, options=options)
-        sfumato.save(model, tmp_path / "model.sfumato")
-        found = predict_table(sfumato.load(tmp_path / "model.sfumato"), target)
-        assert np.mean(np.asarray(found["prediction"]) == truth["label"]) > 0.75
-        assert "not protected" in str(model.guarantee_)
 
 
 # Fabrication --------------------------------------------------------------------------------

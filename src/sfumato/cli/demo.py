@@ -51,7 +51,6 @@ EXTRAS = {
     "duckdb": "tables of DuckDB",
     "flwr": "federated deployments",
     "matplotlib": "pictures",
-    "pillow": "folders of images",
     "psycopg": "ledgers on PostgreSQL",
     "python-calamine": "Excel",
     "torch": "large models on a GPU",

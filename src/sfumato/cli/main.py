@@ -29,7 +29,6 @@ COMMANDS = {
     "verify": "certificate:verify",
     "audit": "audit:audit",
     "reproduce": "reproduce:reproduce",
-    "transfer": "fit:transfer",
     "doctor": "demo:doctor",
     "budget": "budget:budget_app",
     "datasets": "demo:datasets_app",

@@ -96,14 +96,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def known_bounds(
-    bounds: Path | None,
+    bounds: Path,
     person: str | None = None,
     person_rows: int | None = None,
     reading: list[str] | None = None,
 ) -> TableBounds:
     """Read bounds that are confirmed, with what the command line says besides."""
-    if bounds is None:
-        raise InvalidInputError("A table needs its confirmed bounds: give '--bounds'.")
     known = TableBounds.read(bounds)
     if known.one_row_per_person and person is not None:
         raise InvalidInputError("The bounds declare one row per person.")
@@ -224,39 +222,24 @@ def payer(ledger: str, dataset: str | None) -> Any:
     return opened.dataset(names[0])
 
 
-def print_release(
-    fitted: Any,
-    output: Path,
-    promise: PrivacyRequest,
-    target: PrivacyRequest | None = None,
-    *,
-    as_json: bool,
-) -> None:
-    """Print what was released, under which guarantee, and who paid; also for a protected target."""
-    names = () if target is None else ("source", "target")
-    parts = {name: getattr(fitted, f"{name}_guarantee_") for name in names}
+def print_release(fitted: Any, output: Path, promise: PrivacyRequest, *, as_json: bool) -> None:
+    """Print what was released, under which guarantee, and who paid."""
     if as_json:
         record = {"output": str(output), "class": type(fitted).__name__}
-        record["guarantee"] = fitted.guarantee_.to_dict()
-        print_json(record | {f"{name}_guarantee": g.to_dict() for name, g in parts.items()})
+        print_json(record | {"guarantee": fitted.guarantee_.to_dict()})
         return
     print_lines(f"{output}: {type(fitted).__name__}", str(fitted.guarantee_))
-    print_lines(*(f"For a record of the {name}: {each}" for name, each in parts.items()))
-    releases = {"this release": promise, "the release of the target": target}
-    for release, paid in releases.items():
-        if paid is None:
-            continue
-        if paid.ledger is None:
-            remark(f"No ledger was given: {release} is not recorded.")
-            continue
-        statement, past = paid.ledger.statement(), paid.ledger.history()
-        budget = statement.budget
-        if paid.delta != budget.delta and past:
-            print_lines(
-                f"Epsilon {paid.epsilon:g} at delta {paid.delta:g} counts as "
-                f"{past[-1].epsilon:.3g} at the budget's delta {budget.delta:g}."
-            )
+    if promise.ledger is None:
+        remark("No ledger was given: this release is not recorded.")
+        return
+    statement, past = promise.ledger.statement(), promise.ledger.history()
+    budget = statement.budget
+    if promise.delta != budget.delta and past:
         print_lines(
-            f"Ledger '{paid.ledger.name}': spent {statement.spent:.4g} of epsilon "
-            f"{budget.epsilon:g} at delta {budget.delta:g}."
+            f"Epsilon {promise.epsilon:g} at delta {promise.delta:g} counts as "
+            f"{past[-1].epsilon:.3g} at the budget's delta {budget.delta:g}."
         )
+    print_lines(
+        f"Ledger '{promise.ledger.name}': spent {statement.spent:.4g} of epsilon "
+        f"{budget.epsilon:g} at delta {budget.delta:g}."
+    )

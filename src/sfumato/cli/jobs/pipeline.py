@@ -29,7 +29,7 @@ from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts, LocalParts, UrlParts, is_url
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
-from sfumato.tables.columns import arrow, arrow_kind, codes_of
+from sfumato.tables.columns import arrow, codes_of
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds, Target
@@ -146,7 +146,6 @@ def fit_table(
     target: str | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    probabilities: bool = False,
 ) -> Any:
     """Train a private model on a table."""
     bounds.require_confirmed()
@@ -164,7 +163,7 @@ def fit_table(
             "'--person'."
         )
     estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
-    require_task(estimator, labels, probabilities=probabilities)
+    require_task(estimator, labels)
     fit_rows(estimator, source, progress)
     return _with_found_labels(estimator, labels)
 
@@ -181,18 +180,13 @@ def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | No
     return "additive" if are_few else "linear"
 
 
-def require_task(estimator: Any, target: Target, *, probabilities: bool = False) -> None:
-    """Refuse, before any charge, a model for another kind of target, or without probabilities."""
-    name = type(estimator).__name__
+def require_task(estimator: Any, target: Target) -> None:
+    """Refuse, before any charge, a model for another kind of target."""
     if is_classifier(estimator) != (target.labels is not None):
         kind = "a number" if target.labels is None else "a label"
         raise InvalidInputError(
-            f"The target {target.name!r} is {kind}, which {name} does not predict. Choose another "
-            "'--model', or leave it out: the default depends on the target."
-        )
-    if probabilities and not hasattr(estimator, "predict_proba"):
-        raise InvalidInputError(
-            f"A {name} gives no probabilities with these settings. Nothing was charged."
+            f"The target {target.name!r} is {kind}, which {type(estimator).__name__} does not "
+            "predict. Choose another '--model', or leave it out: the default depends on the target."
         )
 
 
@@ -264,47 +258,6 @@ def predict_table(
     if not tables:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
     return arrow().concat_tables(tables)
-
-
-def transfer_table(
-    source: TableFile,
-    target: TableFile,
-    bounds: TableBounds,
-    promise: PrivacyRequest,
-    *,
-    target_promise: PrivacyRequest | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Any:
-    """Train a classifier for a table with few labels, helped by a private one with many."""
-    import sfumato
-
-    bounds.require_confirmed()
-    labels = bounds.require_target(None)
-    source, target = (each.declared(bounds.types(), bounds.text) for each in (source, target))
-    chosen = dict(options or {})
-    of_target = ("protect_target", "target_epsilon", "target_delta", "target_ledger")
-    for name in of_target:  # as options they would have no payer
-        if name in chosen:
-            raise InvalidInputError(
-                f"{name!r} is not an option: ask for a protected target with 'target_promise', on "
-                "the command line with '--protect-target'."
-            )
-    if target_promise is not None:
-        paid = (True, target_promise.epsilon, target_promise.delta, target_promise.ledger)
-        chosen |= dict(zip(of_target, paid, strict=True))
-    names = list(bounds.types())
-    source.require(names)
-    known = _listed(source, bounds)
-    model = make_model(sfumato.PrivateTransferClassifier, promise, known, chosen)
-    columns = [column.name for column in bounds.used]
-    has_labels, unknown = labels.name in target.columns, -1 if arrow_kind(labels.type) else "-1"
-    few = target.read([*columns, *([labels.name] if has_labels else [])])
-    y = np.full(len(few), unknown)  # of a row without a label
-    if has_labels:
-        y = np.asarray(few[labels.name].cast(labels.type).fill_null(unknown))
-    may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
-    model.fit(source.read(names, may_be_empty=may_be_empty), None, few, y)
-    return _with_found_labels(model, labels)
 
 
 def fabricate_table(
