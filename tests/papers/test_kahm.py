@@ -18,7 +18,7 @@ from sfumato.papers.kahm import (
 )
 from sfumato.papers.kahm.federation import BY_EPSILON, BY_PARTIES, CENTRAL, EPSILONS
 from sfumato.papers.kahm.private import TABLE_5, Cell, classifier
-from sfumato.papers.kahm.smoothing import fabricate_rows, modelling_error
+from sfumato.papers.kahm.smoothing import error_without_noise, fabricate_rows, smoothing_pass
 from tests.models.literal_hulls import LiteralHull
 
 
@@ -127,7 +127,8 @@ def test_equals_the_printed_recursion(
     found, n_passes = fabricate_rows(Y, n_components=3, passes=passes)
     assert n_passes == passes
     fast, _ = fabricate_rows(Y, n_components=3, passes=passes, dtype="float32")
-    assert modelling_error(Y, n_components=3) == pytest.approx(literal_error(Y, 3), rel=1e-10)
+    error = smoothing_pass(Y, n_components=3).error
+    assert error == pytest.approx(literal_error(Y, 3), rel=1e-10)
     for _ in range(passes - 1):
         hull = LiteralHull(Y, 3)
         Y = hull.h(Y).sum(axis=1, keepdims=True) * hull.image(Y)
@@ -177,3 +178,29 @@ def test_other_arrays_give_the_same(rng: np.random.Generator, dtype: str) -> Non
     foreign, _ = fabricate_rows(strict, n_components=3, passes=3, dtype=dtype)
     assert type(foreign) is type(strict)
     np.testing.assert_allclose(np.asarray(foreign), plain, atol=1e-6)
+
+
+def test_the_modelling_error_falls_towards_zero(rng: np.random.Generator) -> None:
+    """Theorem 6."""
+    found, errors = smoothing_pass(rng.normal(size=(100, 10)), n_components=3), []
+    for _ in range(40):
+        errors.append(found.error)
+        found = smoothing_pass(found.smoothed, n_components=3)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.05 * errors[0]
+
+
+def test_the_error_without_noise_is_found_in_noisy_rows(rng: np.random.Generator) -> None:
+    """By the literal matrix G, and near the error of the rows before their noise."""
+    X = rng.random((300, 2)) @ rng.random((2, 40)) + 0.02 * rng.normal(size=(300, 40))
+    noise = 0.05 * rng.laplace(size=X.shape)
+    Y, variance = X + noise, 40 * 2 * 0.05**2
+    first = smoothing_pass(Y, n_components=2)
+    found = error_without_noise(first, variance)
+    hull = LiteralHull(Y, 2)
+    smoother = hull.K @ hull.inverse
+    G = np.eye(300) - smoother / smoother.sum(axis=1, keepdims=True)
+    squares = (np.linalg.norm(G @ Y, axis=1) ** 2 - variance * (G**2).sum(axis=1)).clip(0)
+    assert found == pytest.approx(np.sqrt(squares).sum(), rel=1e-6)
+    clean = smoothing_pass(X, n_components=2).error
+    assert abs(found - clean) < 0.2 * abs(first.error - clean)

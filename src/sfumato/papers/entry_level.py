@@ -51,9 +51,12 @@ class EntryScale:
     bounds: A box.
     n_features: Numbers of a row.
     entry_bound: The protected change; None for any change inside the box.
+    rescales: False keeps entries in units of the data, clipped to the box, as printed.
     """
 
-    def __init__(self, bounds: Bounds, n_features: int, entry_bound: float | None) -> None:
+    def __init__(
+        self, bounds: Bounds, n_features: int, entry_bound: float | None, *, rescales: bool = True
+    ) -> None:
         box = bounds.box(n_features)
         if box is None or bounds.norm is not None:
             raise UnsupportedModeError(
@@ -64,12 +67,15 @@ class EntryScale:
         self.whole_range = entry_bound is None
         whole = float(np.max(self.width))
         self.bound = whole if entry_bound is None else float(entry_bound)
-        self.units = np.maximum(self.width, self.bound)
-        self.rounding = ROUNDING * float(self.units.max())
+        self.rescales = rescales
+        self.units = np.maximum(self.width, self.bound) if rescales else np.ones_like(self.width)
+        self.rounding = ROUNDING * float(self.units.max()) if rescales else 0.0
 
     def __call__(self, X: Array) -> Array:
         """Clip and scale; a missing entry goes to the middle of its range and moves no other."""
         entries = np.clip(X, self.lower, self.lower + self.width)  # first: it must not overflow
+        if not self.rescales:
+            return np.where(np.isnan(entries), self.lower + self.width / 2, entries)
         entries -= self.lower
         entries /= self.width
         np.copyto(entries, 0.5, where=np.isnan(entries))
@@ -89,6 +95,7 @@ class EntryEstimator(PrivateEstimator):
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.ENTRY,)
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
+    rescales: ClassVar[bool] = True  # entries to [0, 1]
     needs_memory: ClassVar[bool] = True
     reads_cells: ClassVar[bool] = True  # a missing entry moves no other
     has_labels: ClassVar[bool | None] = False  # they are public, and read here
@@ -107,7 +114,7 @@ class EntryEstimator(PrivateEstimator):
         bounds = self.bounds
         if not isinstance(bounds, Bounds):
             raise UnsupportedModeError("Unit 'entry' needs a box, Bounds(lower=..., upper=...).")
-        scale = EntryScale(bounds, rows.shape[1], self.entry_bound)
+        scale = EntryScale(bounds, rows.shape[1], self.entry_bound, rescales=self.rescales)
         codes, labels = np.zeros(len(rows), dtype=np.intp), None
         if y is not None:
             public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)

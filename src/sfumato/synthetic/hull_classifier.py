@@ -83,10 +83,13 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
         return {"n_components": self.hull_components, **shared}
 
     def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
-        """Ask the hulls about rows, clipped and scaled by the public bounds."""
-        rows = self._rows(X)
-        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        """Ask the hulls about rows, in the coordinates of the hulls."""
+        queries = self._queries(self._rows(X))
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+    def _queries(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Clip and scale rows by the public bounds."""
+        return np.asarray(IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows))
 
     predict = _asked(AffineHullClassifier.predict)
     distances = _asked(AffineHullClassifier.distances)

@@ -1,5 +1,11 @@
-"""Kernel affine hulls: private algorithms as printed (refuted) and mended, tables, verdicts."""
+"""KAHM, kernel affine hull machines: the paper's systems under its names, printed and mended."""
 
+from sfumato.models.hulls import (
+    AffineHullClassifier as KAHMClassifier,
+    DeepAffineHull as ConditionallyDeepKAHM,
+    KernelAffineHull as KAHM,  # noqa: N814 - the paper's name
+    WideAffineHull as WideConditionallyDeepKAHM,
+)
 from sfumato.papers.kahm.systems import (
     EntryFabricator,
     EntryHullClassifier,

@@ -1,4 +1,4 @@
-r"""Smooth private rows by the hull of the rows themselves (Definitions 13 and 14).
+r"""Smooth private rows by the hull of the rows themselves (Definitions 13 and 14, Theorem 6).
 
 With the kernel matrix K of the rows in their own principal coordinates,
 
@@ -14,12 +14,28 @@ Nothing here is private by itself: the rows that come in must be, and a threshol
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sfumato.core.arrays import Array, cast, is_accelerated, namespace_of
 from sfumato.core.parallel import map_in_parallel
-from sfumato.models.hull_search import CLEARLY_POSITIVE, fit_branch
+from sfumato.models.hull_search import CLEARLY_POSITIVE, fit_branch, layer_width_scale
+from sfumato.models.least_squares import gaussian_kernel
 
 MAX_PASSES = 60
+
+
+class Pass(NamedTuple):
+    """One pass: A(y) of all rows, the smoothed rows H Y, |y - A(y)| of each, and the branch."""
+
+    images: Array
+    smoothed: Array
+    errors: Array
+    branch: dict[str, Any] | None
+
+    @property
+    def error(self) -> float:
+        """The modelling error (86), which falls to zero with the number of passes (Theorem 6)."""
+        return float(namespace_of(self.errors).sum(self.errors))
 
 
 def fabricate_rows(
@@ -28,41 +44,38 @@ def fabricate_rows(
     n_components: int,
     passes: int,
     threshold: float | None = None,
+    noise: float | None = None,
     dtype: str = "float64",
 ) -> tuple[Array, int]:
     """Smooth rows; return the images of the smoothed ones (89), and the number M of passes.
 
     The last pass is `passes`, or the first whose error is at most the threshold, where there is
-    one. The paper takes it from the raw rows (88), which is not private.
+    one. The paper takes it from the raw rows (88), which is not private; given the expected squared
+    length of the `noise` in a row, `error_without_noise` estimates the same from these rows.
     """
-    images, smoothed, error = _one_pass(cast(rows, dtype), n_components, dtype)
+    found = smoothing_pass(cast(rows, dtype), n_components=n_components, dtype=dtype)
+    if noise is not None:
+        threshold = error_without_noise(found, noise)
     number = 1
-    while number < passes and (threshold is None or error > threshold):
-        images, smoothed, error = _one_pass(smoothed, n_components, dtype)
+    while number < passes and (threshold is None or found.error > threshold):
+        found = smoothing_pass(found.smoothed, n_components=n_components, dtype=dtype)
         number += 1
-    return images, number
+    return found.images, number
 
 
 def fabricate_groups(
     groups: Sequence[Array],
     *,
-    n_components: int,
-    passes: int,
     thresholds: Sequence[float] | None = None,
-    dtype: str = "float32",
     n_jobs: int | None = None,
     verbose: bool = False,
+    **parameters: Any,
 ) -> list[tuple[Array, int]]:
-    """Fabricate each group of rows by itself (Remark 4)."""
+    """Fabricate each group of rows by itself (Remark 4), in single precision."""
 
     def fabricate(number: int) -> tuple[Array, int]:
-        return fabricate_rows(
-            groups[number],
-            n_components=n_components,
-            passes=passes,
-            threshold=None if thresholds is None else thresholds[number],
-            dtype=dtype,
-        )
+        threshold = None if thresholds is None else thresholds[number]
+        return fabricate_rows(groups[number], threshold=threshold, dtype="float32", **parameters)
 
     places = getattr(groups, "places", groups)
     return map_in_parallel(
@@ -74,18 +87,35 @@ def fabricate_groups(
     )
 
 
-def modelling_error(rows: Array, *, n_components: int) -> float:
-    """Return ``sum |y_i - A(y_i)|`` over the rows of the hull itself (88)."""
-    return _one_pass(cast(rows, "float64"), n_components, "float64")[2]
+def error_without_noise(first: Pass, noise: float) -> float:
+    r"""Estimate the modelling error of the rows before they got their noise.
+
+    Rows :math:`Y + V` leave :math:`G (Y + V)` with :math:`G = I - D^{-1} H`, D = diag(H 1). For
+    independent noise of total variance `noise` in a row, :math:`E\,|(G V)_i|^2` is `noise` times
+    :math:`|G_i|^2`, which is taken off each squared length before the square root.
+    """
+    if first.branch is None:
+        return 0.0
+    xp, branch = namespace_of(first.errors), first.branch
+    inducing = branch["inducing"]
+    kernel = gaussian_kernel(inducing * layer_width_scale(branch["n_components"], 0, inducing))
+    identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=kernel.device)
+    shrink = float(branch["regularization"][0])
+    smoother = identity - shrink * xp.linalg.inv(kernel + shrink * identity)  # H
+    sums = xp.sum(smoother, axis=1)
+    residual = identity - smoother / xp.where(sums > CLEARLY_POSITIVE, sums, xp.inf)[:, None]
+    squares = first.errors**2 - noise * xp.vecdot(residual, residual)
+    return float(xp.sum(xp.sqrt(xp.clip(squares, min=0.0))))
 
 
-def _one_pass(rows: Array, n_components: int, dtype: str) -> tuple[Array, Array, float]:
-    """Return the images A(y) of rows, the smoothed rows H Y, and the sum of |y - A(y)|."""
+def smoothing_pass(rows: Array, *, n_components: int, dtype: str = "float64") -> Pass:
+    """Fit a hull to rows and pass them through it."""
     xp = namespace_of(rows)
+    rows = cast(rows, dtype)
     quick = dtype == "float32"
     branch = fit_branch(rows, n_components=n_components, n_layers=1, dtype=dtype, quick=quick)
     if branch["n_components"] == 0:  # all rows are one point, which is its own hull
-        return rows, rows, 0.0
+        return Pass(rows, rows, xp.zeros_like(rows[:, 0]), None)
     mean, shrink = branch["mean"], float(branch["regularization"][0])
     scores = cast(rows - mean, dtype)
     for factor in branch["basis"]:
@@ -97,8 +127,9 @@ def _one_pass(rows: Array, n_components: int, dtype: str) -> tuple[Array, Array,
     exists = sums > CLEARLY_POSITIVE
     images = xp.where(exists, coordinates, 0.0) / xp.where(exists, sums, 1.0)
     away = scores - images
-    error = float(xp.sum(xp.sqrt(xp.vecdot(away, away))))
+    errors = xp.sqrt(xp.vecdot(away, away))
     for factor in reversed(branch["basis"]):
         back = xp.matrix_transpose(factor)
         coordinates, images = coordinates @ back, images @ back
-    return cast(images + mean, dtype), cast(coordinates + sums * mean, dtype), error
+    smoothed = cast(coordinates + sums * mean, dtype)
+    return Pass(cast(images + mean, dtype), smoothed, errors, branch)

@@ -1,10 +1,9 @@
 """Private rows and hulls of Definitions 12 to 15: mended, and as printed.
 
-Mended (Entry...), clusters and smoothing see noisy rows only, and whatever the printed algorithm
-takes from raw rows is chosen from public numbers. As printed (Printed...), clusters and the stop of
-the smoother come from the raw rows. Entries get the printed noise, an atom of mass delta at zero
-beside Laplace noise (74) to (77), which covers neither the partition (Remark 4) nor the threshold
-(88): no finite epsilon holds.
+Noisy rows come first. Definition 12 then sees noisy rows only, so its promise is proved. Fabricated
+rows (Definition 14, Remark 4) also take clusters and the stop of the smoother (88) from raw rows:
+as printed no finite epsilon holds, and Definition 15 inherits that. Mended (Entry...), clusters
+come from noisy rows, and the stop from noisy rows and the known variance of their noise.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +26,7 @@ from sfumato.ledger.receipt import prepay
 from sfumato.models.hull_search import PARTITIONS, cut_rows, fit_branches
 from sfumato.models.rows import PRECISIONS
 from sfumato.papers.entry_level import EntryEstimator
-from sfumato.papers.kahm.smoothing import MAX_PASSES, fabricate_groups, modelling_error
+from sfumato.papers.kahm.smoothing import MAX_PASSES, fabricate_groups, smoothing_pass
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
@@ -38,18 +36,29 @@ from sfumato.tables.bounds import Bounds
 Codes = NDArray[np.intp]
 DEFAULT_BRANCH = 1000  # Remark 4
 MAX_BRANCH = 6000  # its kernel matrix takes 288 MB
+MAX_ESTIMATED_PASSES = 4  # by a threshold that is itself an estimate
 # Variance that a principal direction of a class is expected to have where entries range over
 # [0, 1]. Chosen once on held-out rows of a public image set, and fixed since.
 EXPECTED_VARIANCE = 0.15
-# Up to this variance a second smoothing pass takes more detail than noise. Chosen on held-out
-# rows, after test rows had shown that two passes fall short at small noise.
-LITTLE_NOISE = 2 / 8**2
+HULL_PARAMETERS = """hull_components : int, default=20
+        Subspace dimension n of the hulls.
+    branch_size : int, optional
+        Rows of a branch; as printed about 1000, mended chosen from epsilon, `entry_bound` and the
+        number of features."""
+SHARED_PARAMETERS = """device : str, optional
+        A PyTorch device such as "cuda"; NumPy otherwise.
+    n_jobs : int, optional
+        Workers for branches, see joblib.
+    verbose : bool, default=False
+        Show progress bars.
+    random_state : int, RandomState or None, default=None
+        Public randomness: starts of the partition. Never the noise."""
 
 
 def plan_branches(
     noise_variance: float, n_features: int, *, largest: int = MAX_BRANCH
-) -> tuple[int, str, int]:
-    """Return rows per branch, their partition and the smoothing passes, from public numbers.
+) -> tuple[int, str]:
+    """Return rows per branch and their partition, from public numbers.
 
     Noise of variance s² on p entries hides every principal direction of N rows whose variance is
     below ``s² √(p / N)``. Where 1000 rows would hide the directions that matter, take as many as
@@ -60,12 +69,12 @@ def plan_branches(
     needed = n_features * (noise_variance / EXPECTED_VARIANCE) ** 2
     # The second condition was added after test rows of a narrow table had shown clusters to fail.
     if needed <= DEFAULT_BRANCH and noise_variance <= EXPECTED_VARIANCE:
-        return DEFAULT_BRANCH, "kmeans", 1 if noise_variance <= LITTLE_NOISE else 2
-    return math.ceil(min(max(needed, DEFAULT_BRANCH), largest)), "random", 2
+        return DEFAULT_BRANCH, "kmeans"
+    return math.ceil(min(max(needed, DEFAULT_BRANCH), largest)), "random"
 
 
-# Noisy rows in branches, the most smoothing passes, where each branch stops; codes and labels.
-Released = tuple[BranchedRows, int, list[float] | None, Codes, NDArray[Any] | None]
+# Private rows in branches; codes and labels of the rows.
+Released = tuple[BranchedRows, Codes, NDArray[Any] | None]
 
 
 @dataclass(eq=False, repr=False)
@@ -88,6 +97,11 @@ class _Rows(EntryEstimator):
         "verbose": flag(),
     }
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name, text in (("$hulls", HULL_PARAMETERS), ("$shared", SHARED_PARAMETERS)):
+            cls.__doc__ = (cls.__doc__ or "").replace(name, text)
+        super().__init_subclass__(**options)
+
     def _cut(
         self, rows: NDArray[np.float64], codes: Codes, size: int, partition: str
     ) -> BranchedRows:
@@ -101,27 +115,25 @@ class _Rows(EntryEstimator):
         )
         return BranchedRows(rows, list(groups.places), owners.tolist())
 
-    def _smoothed(self, private: BranchedRows, passes: int, thresholds: list[float] | None) -> Any:
+    def _smoothed(self, private: BranchedRows, **stop: Any) -> BranchedRows:
         """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""
-        groups = private.groups(self.device)
-        if not passes:
-            self.n_smoothing_ = np.zeros(len(groups), dtype=np.intp)
-            return groups
         made = fabricate_groups(
-            groups,
+            private.groups(self.device),
             n_components=self.hull_components,
-            passes=passes,
-            thresholds=thresholds,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
+            **stop,
         )
         self.n_smoothing_ = np.array([n_passes for _, n_passes in made], dtype=np.intp)
-        return [rows for rows, _ in made]
+        rows = np.empty(private.rows.shape)
+        for place, (group, _) in zip(private.places, made, strict=True):
+            rows[place] = to_numpy(group)
+        return replace(private, rows=rows)
 
 
 @dataclass(eq=False, repr=False)
 class _Mended(_Rows):
-    """Clusters and smoothing of noisy rows, as public numbers have it."""
+    """Clusters and smoothing of noisy rows."""
 
     _: KW_ONLY
     partition: str | None = None
@@ -134,28 +146,43 @@ class _Mended(_Rows):
     }
 
     def _release(self, X: ArrayLike, y: ArrayLike | None) -> Released:
-        """Return noisy rows in branches, where the smoothing of each stops, and the labels."""
         budget, scale, entries, codes, labels = self._read_entries(X, y)
         mechanism = self._noise(scale, entries)
-        variance = mechanism.variance() * float(np.mean(scale.units**-2))
-        size, partition, passes = plan_branches(variance, entries.shape[1], largest=self.max_branch)
+        variances = mechanism.variance() * scale.units**-2.0
+        size, partition = plan_branches(
+            float(np.mean(variances)), entries.shape[1], largest=self.max_branch
+        )
         receipt = budget.charge(mechanism.event())  # one entry is charged, then all are drawn
         noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         private = self._cut(noisy, codes, size, self.partition or partition)
-        passes = passes if self.n_smoothing is None else self.n_smoothing
-        return private, passes, None, codes, labels
+        if self.n_smoothing is None:  # until the error is what it was before the noise
+            noise = float(np.sum(variances))
+            private = self._smoothed(private, passes=MAX_ESTIMATED_PASSES, noise=noise)
+        elif self.n_smoothing:
+            private = self._smoothed(private, passes=self.n_smoothing)
+        return private, codes, labels
 
 
 class _Printed(_Rows):
-    """Rows with the printed noise, cut by the raw rows."""
+    """Algorithm 1, and what the paper does with it; rows stay in units of the data."""
+
+    rescales: ClassVar[bool] = False
 
     def __repr__(self, **options: Any) -> str:
         shown: str = super().__repr__(**options)
-        return f"{shown}  # NO PRIVACY: as printed"
+        return f"{shown}  # NO PRIVACY: as printed" if self._reads_raw_rows() else shown
 
-    def _release(self, X: ArrayLike, y: ArrayLike | None) -> Released:
-        _, scale, entries, codes, labels = self._read_entries(X, y)
+    def _reads_raw_rows(self) -> bool:
+        return True
+
+    def _release(self, X: ArrayLike, y: ArrayLike | None, *, smooths: bool = True) -> Released:
+        """Return rows as Definition 14 fabricates them, or noisy ones (Algorithm 1)."""
+        budget, scale, entries, codes, labels = self._read_entries(X, y)
         mechanism = self._noise(scale, entries, atom=self.delta)
+        if not self._reads_raw_rows():
+            receipt = budget.charge(mechanism.event())
+            noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
+            return self._cut(noisy, codes, DEFAULT_BRANCH, "kmeans"), codes, labels
         warnings.warn(
             "The printed algorithm clusters the raw rows and stops by their error. That protects "
             "nobody, whatever the noise: the status of the guarantee is 'refuted'. Use "
@@ -163,12 +190,7 @@ class _Printed(_Rows):
             RefutedGuaranteeWarning,
             stacklevel=3,
         )
-        raw = self._cut(entries, codes, DEFAULT_BRANCH, "kmeans")
-        thresholds = map_in_parallel(
-            partial(modelling_error, n_components=self.hull_components),
-            raw.groups(self.device),
-            n_jobs=self.n_jobs if self.device is None else 1,
-        )
+        raw = self._cut(entries, codes, DEFAULT_BRANCH, "kmeans")  # (98)
         # The second event has no finite epsilon, so that no budget pays for this.
         events = mechanism.event(), NonPrivateEvent()
         receipt = prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
@@ -181,7 +203,18 @@ class _Printed(_Rows):
             record_reading=None,
             events=receipt.events,
         )
-        return replace(raw, rows=noisy), MAX_PASSES, thresholds, codes, labels
+        private = replace(raw, rows=noisy)
+        if smooths:
+            thresholds = map_in_parallel(  # (96)
+                lambda rows: smoothing_pass(rows, n_components=self.hull_components).error,
+                raw.groups(self.device),
+                n_jobs=self.n_jobs if self.device is None else 1,
+            )
+            private = self._smoothed(private, passes=MAX_PASSES, thresholds=thresholds)
+        return private, codes, labels
+
+    def _queries(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return rows
 
 
 class _Fabricator(_Rows):
@@ -204,12 +237,10 @@ class _Fabricator(_Rows):
         Self
             The fitted estimator.
         """
-        private, passes, thresholds, codes, labels = self._release(X, y)
-        smoothed = self._smoothed(private, passes, thresholds)
-        made = np.empty(private.rows.shape)
-        for place, group in zip(private.places, smoothed, strict=True):
-            made[place] = to_numpy(group)
-        self.rows_ = IntoUnitCube(self.row_bounds, made.shape[1]).to_rows(made)
+        private, codes, labels = self._release(X, y)
+        self.rows_ = private.rows
+        if self.rescales:
+            self.rows_ = IntoUnitCube(self.row_bounds, self.n_features_in_).to_rows(self.rows_)
         self.labels_ = None if labels is None else labels[codes]
         return self
 
@@ -240,7 +271,7 @@ class _HullClassifier(_Rows, HullAnswers):
     }
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Release noisy rows and fit one wide hull per class on them.
+        """Release private rows and fit one wide hull per class on them.
 
         Parameters
         ----------
@@ -257,9 +288,9 @@ class _HullClassifier(_Rows, HullAnswers):
         if y is None:
             raise InvalidInputError(f"{type(self).__name__} requires y to be passed.")
         shared = self._hull_settings()
-        private, passes, thresholds, _, labels = self._release(X, y)
+        private, _, labels = self._release(X, y)
         assert labels is not None  # noqa: S101 - checked with the rows
-        branches = fit_branches(self._smoothed(private, passes, thresholds), **shared)
+        branches = fit_branches(private.groups(self.device), **shared)
         self.classes_ = labels[np.unique(private.classes)]
         self.classifier_ = hulls_of_branches(
             branches, private, self.classes_, self.n_features_in_, **shared
@@ -277,24 +308,14 @@ class EntryFabricator(_Mended, _Fabricator):
 
     Parameters
     ----------
-    hull_components : int, default=20
-        Subspace dimension n of the smoothing hulls.
-    branch_size : int, optional
-        Rows that are smoothed together; by default chosen from epsilon, `entry_bound` and the
-        number of features.
+    $hulls
     partition : {"kmeans", "random"}, optional
         How noisy rows are divided into branches; by default chosen with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother, 0 for none; by default 2, or 1 if the noise is small.
+        Passes M of the smoother, 0 for none; by default until the modelling error is what the rows
+        had without their noise, as estimated from noisy rows, and at most 4.
     $entry
-    device : str, optional
-        A PyTorch device such as "cuda"; NumPy otherwise.
-    n_jobs : int, optional
-        Workers for branches, see joblib.
-    verbose : bool, default=False
-        Show progress bars.
-    random_state : int, RandomState or None, default=None
-        Public randomness: starts of the partition. Never the noise.
+    $shared
 
     Attributes
     ----------
@@ -321,26 +342,18 @@ class EntryHullClassifier(_Mended, _HullClassifier):
 
     Parameters
     ----------
-    hull_components : int, default=20
-        Subspace dimension n of the hulls.
+    $hulls
     n_layers : int, default=5
         Number of layers L.
-    branch_size, partition : int, {"kmeans", "random"}, optional
-        As of `EntryFabricator`.
+    partition : {"kmeans", "random"}, optional
+        How noisy rows are divided into branches; by default chosen with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother before hulls are fitted (Definition 15), by default 2, or 1 if the
-        noise is small; 0 fits the hulls on noisy rows (Definition 12).
+        Passes M of the smoother before hulls are fitted (Definition 15), by default as of
+        `EntryFabricator`; 0 fits the hulls on noisy rows (Definition 12).
     $entry
     dtype : {"float64", "float32"}, default="float64"
         Precision of the hulls and of their answers.
-    device : str, optional
-        A PyTorch device such as "cuda"; NumPy otherwise.
-    n_jobs : int, optional
-        Workers for branches, see joblib.
-    verbose : bool, default=False
-        Show progress bars.
-    random_state : int, RandomState or None, default=None
-        Public randomness: starts of the partition. Never the noise.
+    $shared
 
     Attributes
     ----------
@@ -369,17 +382,16 @@ class EntryHullClassifier(_Mended, _HullClassifier):
 
 @dataclass(eq=False, repr=False)
 class PrintedFabricator(_Printed, _Fabricator):
-    """Fabricated rows as printed (Definitions 13 and 14): refuted, for study.
+    """Fabricated rows as printed (Definition 14, Remark 4): refuted, for study.
+
+    Clusters (98) and the stop of the smoother (96) are read off the raw rows. Rows are clipped to
+    the bounds and otherwise taken as they are.
 
     Parameters
     ----------
-    hull_components : int, default=20
-        Subspace dimension n of the smoothing hulls.
-    branch_size : int, optional
-        Rows that are smoothed together, about 1000 by default.
+    $hulls
     $entry
-    device, n_jobs, verbose, random_state
-        See `EntryFabricator`.
+    $shared
 
     Attributes
     ----------
@@ -396,28 +408,35 @@ class PrintedFabricator(_Printed, _Fabricator):
 
 @dataclass(eq=False, repr=False)
 class PrintedAffineHullClassifier(_Printed, _HullClassifier):
-    """The nearest hull of rows made private as printed (Definitions 12 and 15): refuted, for study.
+    """The nearest hull of private rows as printed: Definition 12 proved, Definition 15 refuted.
+
+    Rows are clipped to the bounds and otherwise taken as they are.
 
     Parameters
     ----------
-    hull_components : int, default=20
-        Subspace dimension n of the hulls.
+    $hulls
     n_layers : int, default=5
         Number of layers L.
     fabricate : bool, default=True
-        Definition 15, hulls of fabricated rows; False: Definition 12, hulls of noisy rows.
-    branch_size : int, optional
-        Rows of a branch, about 1000 by default.
+        Definition 15, hulls of fabricated rows, which are clustered once more; refuted, since
+        fabricated rows are. False: Definition 12, hulls of noisy rows and their clusters, which
+        protects an entry with (epsilon, delta).
+    raw_clusters : bool, default=False
+        Take the clusters of the raw rows for the branches too. This is not printed; the figures of
+        Table 5 suggest it. Refuted.
     $entry
-    dtype, device, n_jobs, verbose, random_state
-        See `EntryHullClassifier`.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the hulls and of their answers.
+    $shared
 
     Attributes
     ----------
-    classes_, classifier_, n_smoothing_
-        As of `EntryHullClassifier`; the passes tell of the raw rows.
+    classes_, classifier_
+        As of `EntryHullClassifier`, in units of the data.
+    n_smoothing_ : ndarray of shape (n_branches,)
+        Passes of the smoother, which tell of the raw rows.
     guarantee_ : Guarantee
-        That nothing is promised.
+        For one entry with Definition 12, else that nothing is promised.
 
     See Also
     --------
@@ -426,8 +445,19 @@ class PrintedAffineHullClassifier(_Printed, _HullClassifier):
 
     _: KW_ONLY
     fabricate: bool = True
+    raw_clusters: bool = False
 
-    parameters: ClassVar[Form] = {**_HullClassifier.parameters, "fabricate": flag()}
+    parameters: ClassVar[Form] = {
+        **_HullClassifier.parameters,
+        "fabricate": flag(),
+        "raw_clusters": flag(),
+    }
 
-    def _smoothed(self, private: BranchedRows, passes: int, thresholds: list[float] | None) -> Any:
-        return super()._smoothed(private, passes if self.fabricate else 0, thresholds)
+    def _reads_raw_rows(self) -> bool:
+        return self.fabricate or self.raw_clusters
+
+    def _release(self, X: ArrayLike, y: ArrayLike | None, *, smooths: bool = True) -> Released:
+        private, codes, labels = super()._release(X, y, smooths=smooths and self.fabricate)
+        if self.fabricate and not self.raw_clusters:
+            private = self._cut(private.rows, codes, DEFAULT_BRANCH, "kmeans")
+        return private, codes, labels
