@@ -824,16 +824,4 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         return ResidualSum(clip, weights, PerPersonClip.usual(person, clip))
 
     def predict(self, X: Any) -> Array:
-        """Return the expected target of rows, inside its public range.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Predictions.
-        """
         return np.asarray(np.clip(self._all_scores(X)[:, 0], *self.reach_))

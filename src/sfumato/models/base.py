@@ -9,13 +9,14 @@ PrivateClassifier  predictions from scores
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,17 +165,6 @@ class Reader:
 
 # Estimators -------------------------------------------------------------------------------------
 
-SHARED_PARAMETERS = """epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit; ``epsilon=inf`` means no noise and no privacy.
-    unit : {"record", "person"}, default="record"
-        What is protected: one row, or all rows of a person.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        Which data sets are neighbours; the number of rows is public under the first only.
-    bounds : Bounds or TableBounds
-        Public bounds of the records; required, never learned from data.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`."""
-
 
 def random_state(value: Any, place: str, sizes: dict[str, int]) -> None:
     """Ask for a source of public randomness, as scikit-learn takes it."""
@@ -201,11 +191,21 @@ class PrivateEstimator(BaseEstimator):
     A subclass adds its parameters as fields, says in `parameters` and `learned` what they and the
     fitted attributes must be (the same tables check stored models), and writes `fit` as the
     algorithm: ``records, budget = self._begin(X, y, groups)``; declare releases; charge; draw.
-    In its docstring, ``$shared`` stands for the parameters below.
+    In its docstring, ``$shared`` stands for the parameters below; where `fit` or another method
+    has no docstring, that of its base holds.
 
     Parameters
     ----------
-    $shared
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget of the whole fit; ``epsilon=inf`` means no noise and no privacy.
+    unit : {"record", "person"}, default="record"
+        What is protected: one row, or all rows of a person.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        Which data sets are neighbours; the number of rows is public under the first only.
+    bounds : Bounds or TableBounds
+        Public bounds of the records; required, never learned from data.
+    ledger : DatasetBudget, optional
+        The budget that pays; see `sfumato.Ledger`.
     """
 
     epsilon: float = 1.0
@@ -233,7 +233,8 @@ class PrivateEstimator(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """Document shared parameters, guard `fit`, and let `score` say what it is."""
         super().__init_subclass__(**options)
-        cls.__doc__ = (cls.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
+        shared = (PrivateEstimator.__doc__ or "").partition("----------\n")[2].strip()
+        cls.__doc__ = (cls.__doc__ or "").replace("$shared", shared)
         usual = {"random_state": random_state, "n_jobs": n_jobs}
         given = {
             "epsilon": real(above=0.0, most=math.inf),
@@ -243,7 +244,10 @@ class PrivateEstimator(BaseEstimator):
         }
         cls.stored_form = {"bounds": known_bounds, **given, **cls.learned}
         if "fit" in vars(cls):
-            cls.fit = _guard(vars(cls)["fit"])
+            cls.fit = _guard(vars(cls)["fit"])  # type: ignore[method-assign]
+        for name, value in vars(cls).items():
+            if inspect.isfunction(value) and not value.__doc__ and name[0] != "_":
+                value.__doc__ = getattr(super(cls, cls), name).__doc__
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = warn_on_score(score)
@@ -331,15 +335,15 @@ class PrivateEstimator(BaseEstimator):
 
     # Fit ----------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Learn from records; everything is checked, then charged, then drawn.
+    def fit(self, *args: Any, **options: Any) -> Any:
+        """Learn from records: everything is checked, then charged, then drawn.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), table, path or Records
-            Rows. A table, in memory or not, may name the columns of labels or targets and of IDs
-            in its bounds; records bring their labels along. Where an estimator cannot take some of
-            these, it says so before anything is charged.
+            Rows. The bounds of a table may name its columns of labels or targets and of IDs;
+            records bring their labels along. An estimator that cannot take some of these says so
+            before anything is charged.
         y : array-like of shape (n_samples,), optional
             Labels or targets, where the estimator takes any.
         groups : array-like of shape (n_samples,), optional
@@ -621,9 +625,6 @@ class PrivateEstimator(BaseEstimator):
         """Refuse a stored model whose attributes do not fit together."""
 
 
-PrivateEstimator.__doc__ = (PrivateEstimator.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
-
-
 def _has_probabilities(estimator: Any) -> bool:
     return getattr(estimator, "loss", "softmax") in ("softmax", "logistic")
 
@@ -738,7 +739,18 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     residual_std_: float
 
     def predict(self, X: Any) -> Array:
-        """Return the expected target of rows."""
+        """Return the expected target of rows, inside its public range.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions.
+        """
         raise NotImplementedError
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
@@ -779,5 +791,5 @@ def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     guarded.refuses_weights = True  # type: ignore[attr-defined]
-    guarded.__doc__ = fit.__doc__ or PrivateEstimator.fit.__doc__  # written once
+    guarded.__doc__ = fit.__doc__ or PrivateEstimator.fit.__doc__
     return guarded

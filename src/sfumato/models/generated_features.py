@@ -110,27 +110,19 @@ class RandomPatchFeatures(GeneratedFeatures):
 
     Parameters
     ----------
-    image_shape : tuple of int, optional
-        (height, width) or (height, width, channels) with 1 or 3 channels; without it, the squarest
-        grey image. Pixels lie in [0, 1].
+    $image
     n_filters : int, default=8192
         How many of the 8,192 patches are looked for.
-    mirror : {None, "average"}, default="average"
-        "average" takes the mean of the features of an image and of its mirror image.
-    n_projected : int or None, default=2500
-        How many numbers a public random projection keeps; None keeps all, eight per filter.
-    seed : int, default=0
-        Public seed of the projection.
 
     Attributes
     ----------
-    image_shape_ : tuple of int
-        Height, width and channels.
-    n_features_out_ : int
-        Number of features.
+    $learned
 
     Notes
     -----
+    Images have 1 or 3 channels and pixels in [0, 1]; by default features are averaged with those
+    of the mirror image, and 2,500 numbers of a projection are kept.
+
     Each patch of 6 x 6 pixels of an image is brought to mean 0 and variance 1 and multiplied with
     each filter, a whitened patch of an image of dead leaves. What passes a threshold upwards, and
     what passes it downwards, is averaged in the quarters of the image; the roots of the averages
@@ -157,7 +149,6 @@ class RandomPatchFeatures(GeneratedFeatures):
     n_filters: int = 8192
     mirror: str | None = "average"
     n_projected: int | None = 2500
-    seed: int = 0
 
     parameters: ClassVar[Form] = {"n_filters": whole(least=1, most=8192)}
 
@@ -211,25 +202,17 @@ class RandomProcessFeatures(GeneratedFeatures):
 
     Parameters
     ----------
-    image_shape : tuple of int, optional
-        (height, width) or (height, width, channels) with 1 or 3 channels; without it, the squarest
-        grey image. Pixels lie in [0, 1].
-    mirror : {None, "average"}, default="average"
-        "average" takes the mean of the features of an image and of its mirror image.
-    n_projected : int or None, default=3500
-        How many numbers a public random projection keeps; None keeps all 11,808.
-    seed : int, default=0
-        Public seed of the projection.
+    $image
 
     Attributes
     ----------
-    image_shape_ : tuple of int
-        Height, width and channels.
-    n_features_out_ : int
-        Number of features.
+    $learned
 
     Notes
     -----
+    Images have 1 or 3 channels and pixels in [0, 1]; by default features are averaged with those
+    of the mirror image, and 3,500 numbers of a projection are kept.
+
     The net was trained on generated images alone (``tools/random_process_net/train.py``), so it
     contains nothing about anybody: using it costs no budget. Its weights are a file of this
     package, checked by its hash. Rows of the result have length 1, so ``Bounds(norm=1.0)`` is
@@ -254,7 +237,6 @@ class RandomProcessFeatures(GeneratedFeatures):
     _: KW_ONLY
     mirror: str | None = "average"
     n_projected: int | None = 3500
-    seed: int = 0
 
     prefers_torch: ClassVar[bool] = True
 

@@ -51,32 +51,55 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     with a missing or infinite number, or with a cell that is no number, is taken for a blank one;
     numbers beyond 2**40 are taken for 2**40.
 
+    In a docstring, ``$image`` and ``$learned`` stand for what all of them share:
+
     Parameters
     ----------
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels); without it, the squarest grey image.
+    mirror : {None, "average"}
+        "average" takes the mean of the features of an image and of its mirror image. A record is
+        still one row, so this costs nothing.
+    n_projected : int or None
+        How many numbers a public random projection of the features keeps; None keeps all.
+    seed : int, default=0
+        Public seed of that projection.
+
+    Attributes
+    ----------
+    image_shape_ : tuple of int
+        Height, width and channels.
+    n_features_out_ : int
+        Number of features.
     """
 
     image_shape: tuple[int, ...] | None = None
+    _: KW_ONLY
+    mirror: str | None = None
+    n_projected: int | None = None
+    seed: int = 0
 
     parameters: ClassVar[Form] = {}
     stored_form: ClassVar[Form] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let one table check parameters, and stored features."""
+        """Let one table check parameters, and stored features; document what all share."""
         super().__init_subclass__(**options)
-        projection = {
+        cls.parameters = {
+            **cls.parameters,
             "mirror": or_none(one_of("average")),
             "n_projected": or_none(whole(least=1, most=MAX_FEATURES)),
             "seed": whole(least=0, most=2**32 - 1),
         }
-        known = {name: check for name, check in projection.items() if hasattr(cls, name)}
-        cls.parameters = {**cls.parameters, **known}
         cls.stored_form = {
             **cls.parameters,
             "image_shape_": listed(whole(least=1), least=3, size=3, kind=tuple),
             "n_features_out_": whole("out", least=1, most=MAX_FEATURES),
         }
+        text = (ImageFeatures.__doc__ or "").partition("----------\n")[2]
+        image, _, learned = text.partition("\n\n    Attributes\n    ----------\n")
+        text = (cls.__doc__ or "").replace("$image", image.strip())
+        cls.__doc__ = text.replace("$learned", learned.strip())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -147,10 +170,10 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _describe(self, rows: Array) -> Array:
         """Return the features of rows of sound pixels, of an image and its mirror image perhaps."""
-        xp, n_kept = namespace_of(rows), getattr(self, "n_projected", None)
+        xp, n_kept = namespace_of(rows), self.n_projected
         images = xp.reshape(rows, (rows.shape[0], *self.image_shape_))
         features = self._features(images)
-        if getattr(self, "mirror", None) is not None:
+        if self.mirror is not None:
             mirrored = self._features(xp.flip(images, axis=2))
             features = unit_length((features + mirrored) / 2)
         width = int(features.shape[1])
@@ -238,8 +261,7 @@ class HOGFeatures(ImageFeatures):
 
     Parameters
     ----------
-    image_shape : tuple of int, optional
-        (height, width) or (height, width, channels); without it, the squarest grey image.
+    $image
     cell : int, default=4
         Side of a cell, in pixels.
     n_bins : int, default=9
@@ -251,10 +273,7 @@ class HOGFeatures(ImageFeatures):
 
     Attributes
     ----------
-    image_shape_ : tuple of int
-        Height, width and channels.
-    n_features_out_ : int
-        Number of features.
+    $learned
 
     Notes
     -----
@@ -345,8 +364,7 @@ class ScatteringFeatures(ImageFeatures):
 
     Parameters
     ----------
-    image_shape : tuple of int, optional
-        (height, width) or (height, width, channels); without it, the squarest grey image.
+    $image
     n_scales : int, default=2
         J: wavelets of width 1, 2, ... 2**(J-1) pixels; averages are kept every 2**J pixels.
     n_orientations : int, default=8
@@ -354,20 +372,10 @@ class ScatteringFeatures(ImageFeatures):
     n_groups : int, default=27
         Groups of neighbouring maps that are brought to mean 0 and variance 1, image by image; as
         many as divide the maps evenly, at most this many.
-    mirror : {None, "average"}, default=None
-        "average" takes the mean of the features of an image and of its mirror image. A record is
-        still one row, so this costs nothing.
-    n_projected : int, optional
-        How many numbers a public random projection of the features keeps.
-    seed : int, default=0
-        Public seed of that projection.
 
     Attributes
     ----------
-    image_shape_ : tuple of int
-        Height, width and channels.
-    n_features_out_ : int
-        Number of features.
+    $learned
 
     Notes
     -----
@@ -393,9 +401,6 @@ class ScatteringFeatures(ImageFeatures):
     n_scales: int = 2
     n_orientations: int = 8
     n_groups: int = 27
-    mirror: str | None = None
-    n_projected: int | None = None
-    seed: int = 0
 
     parameters: ClassVar[Form] = {
         "n_scales": whole(least=1, most=12),

@@ -516,17 +516,5 @@ class PrivateLinearRegressor(PrivateRegressor):
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the expected target of rows, inside its public range.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Predictions.
-        """
         rows = self.row_bounds.clip(self._rows(X))
         return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *target_range(self)))
