@@ -447,11 +447,6 @@ CASES: dict[str, list[PrivateCase]] = {
             *plane_case(),
         ),
         PrivateCase(
-            PrivateDensity(method="process", delta=1e-5, bounds=CUBE),
-            plane_case()[0],
-            rows_at_bound=np.array([[0.0, 0.0], [1.0, 1.0]]),
-        ),
-        PrivateCase(
             PrivateDensity(n_cells=16, delta=1e-5, bounds=CUBE), *plane_case(), oracle=cells_oracle
         ),
         PrivateCase(

@@ -244,7 +244,6 @@ SLIM = [
     PrivateLargeMarginGaussianClassifier(5, regularization=100.0, **NOISELESS),
     PrivateMeanCurve(**UNLABELLED),
     PrivateDensity(0.5, n_fourier=32, **UNLABELLED),
-    PrivateDensity(n_fourier=32, **UNLABELLED),
     sfumato.Fabricator(n_components=5, **PRIVATE),
     sfumato.PrivateTransferClassifier(n_components=5, **PRIVATE),
 ]

@@ -23,7 +23,7 @@ from sfumato import (
 from sfumato.audit.testing import PrivateCase
 from sfumato.audit.testing.inspection import described, leaves
 from sfumato.audit.testing.taint import fit
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.privacy.guarantee import Relation
@@ -56,14 +56,10 @@ FURTHER = {
 
 
 PUBLIC_NUMBER = "EntryHullClassifier"  # has no other relation
-# Cases that refuse a secret number of rows, by their place.
-REFUSING = {
-    "PrivateDensity": {3},
-}
 
 
-def secret_cases(*, refusing: bool = False) -> list[Any]:
-    """Every case of every private estimator that offers a secret number of rows, or refuses it."""
+def secret_cases() -> list[Any]:
+    """Every case of every private estimator that offers a secret number of rows."""
     found = []
     for name, cases in CASES.items():
         if name == PUBLIC_NUMBER:
@@ -74,8 +70,7 @@ def secret_cases(*, refusing: bool = False) -> list[Any]:
             estimator = clone(case.estimator).set_params(relation=str(SECRET))
             if hasattr(estimator, "expected_rows"):
                 estimator.set_params(expected_rows=200)
-            if (i in REFUSING.get(name, ())) == refusing:
-                found.append(pytest.param((estimator, case.X, case.y), id=f"{name}-{i}"))
+            found.append(pytest.param((estimator, case.X, case.y), id=f"{name}-{i}"))
     return found
 
 
@@ -93,12 +88,6 @@ def fitted(data: tuple[Any, np.ndarray, Any], n: int, tape: Tape | None) -> tupl
         warnings.simplefilter("always")
         model = fit(clone(data[0]), *first_rows(data, n))
     return model, replay, [str(each.message) for each in said]
-
-
-@pytest.mark.parametrize("data", secret_cases(refusing=True))
-def test_others_refuse_the_relation(data: Any) -> None:
-    with pytest.raises(UnsupportedModeError):
-        fit(*data)
 
 
 @pytest.mark.parametrize("data", SECRET_CASES)

@@ -372,9 +372,6 @@ def density() -> Iterator[tuple[str, Case]]:
                     f"{name}{'' if y is None else ', classes'}, {relation}",
                     Case(fitted(model, PLANE, y, density_answers)),
                 )
-        if relation == "replace_one":
-            model = PrivateDensity(method="process", n_fourier=128, bounds=Bounds(**unit), **words)
-            yield "private bandwidth", Case(fitted(model, PLANE, None, density_answers))
         for way in ("average", "sum"):
             model = PrivateDensity(
                 n_cells=8,

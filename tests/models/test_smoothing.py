@@ -188,10 +188,8 @@ def test_classes_have_their_own_peaks(rng: np.random.Generator) -> None:
     [
         ({}, 1, "grid"),
         ({}, 2, "grid"),
-        ({}, 3, "process"),
         ({"bandwidth": 0.2}, 1, "process"),
-        ({"space": "sobolev"}, 1, "process"),
-        ({"method": "process"}, 1, "process"),
+        ({"space": "sobolev", "bandwidth": 0.2}, 1, "process"),
         ({"method": "grid", "bandwidth": 0.2}, 1, "grid"),
     ],
 )

@@ -24,14 +24,12 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.ledger.receipt import Chargeable
-from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
+from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.gaussian import SLACK, GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.budget import Budget
 from sfumato.models.features import (
-    MAX_EXACT,
     Domain,
     GaussianKernel,
     features_from_dict,
@@ -40,7 +38,6 @@ from sfumato.models.features import (
 )
 from sfumato.models.smoothing import MAX_CELLS, Cells, GridDensity, default_cells
 from sfumato.models.spaces import (
-    KNOTS_OF_AN_AXIS,
     GaussianSpace,
     ProcessDensity,
     SobolevSpace,
@@ -58,19 +55,14 @@ Array = NDArray[np.float64]
 Space = GaussianSpace | SobolevSpace
 
 BLOCK = 2**14  # rows whose terms are added up together
-PRIVATE_RULE = "private"
+PRIVATE_RULE = "private"  # of 0.2.0: a stored model may name it
 FEW_FEATURES = 2  # that many at most can be cut into cells
-ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
-# Coordinates of a function in one of the spaces, but for random features.
-MAX_COORDINATES = max(MAX_EXACT, *(knots**d for d, knots in KNOTS_OF_AN_AXIS.items()))
-MIN_WIDTH, MAX_WIDTH = 1 / 64, 1.0  # of a side; keeps the number of features of the kernel in hand
-SPREADS = 2.0 ** (-np.arange(25) / 4)  # candidates, of a side: from all of it down to MIN_WIDTH
 LINE, PLANE = 500, 120  # points drawn along an axis
 
 
 def _given_bandwidth(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
     if isinstance(value, str) and value != PRIVATE_RULE:
-        raise refuse(place, f"numbers or {PRIVATE_RULE!r}")
+        raise refuse(place, "a number, one for each feature, or a matrix")
 
 
 def _stored_bandwidth(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -98,10 +90,9 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
     Parameters
     ----------
-    bandwidth : float, array-like or "private", default="private"
-        One h for all features, one per feature, or a full matrix H (in squared units). It must not
-        come from the rows. "private" buys the spread of each feature with a share of epsilon
-        and takes the normal rule; it needs the number of rows, hence "replace_one".
+    bandwidth : float or array-like, optional
+        One h for all features, one per feature, or a full matrix H (in squared units). Method
+        "process" needs it, and it must not come from the rows.
     space : {"gaussian", "sobolev"}, default="gaussian"
         Where the noise lives: smooth noise with the kernel of the estimate (section 4.1 of the
         paper), or rough noise with an exponential kernel (section 4.2, up to three features).
@@ -113,8 +104,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     step : float, or sequence with a float or None for each feature, optional
         Public distance of neighbouring values, from the lower end of the bounds: 1 for whole
         numbers. Every cell of the grid then holds equally many values.
-    bandwidth_share : float, default=0.1
-        Share of epsilon for the spreads; not used where the bandwidth is given.
     n_fourier : int, default=2048
         Random Fourier features, used where the exact features of the kernel would be too many
         (from four features on, or for a bandwidth that is small for its box).
@@ -153,13 +142,11 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     Unit and relation : record, label included, or person (method "grid"); replace_one or
         add_or_remove_one.
     Released : grid: the counts of all cells and classes, with Laplace noise. Process: the sum of
-        kernels of each class as a finite vector, with Gaussian noise; before it, the spread of each
-        feature if they are requested.
+        kernels of each class as a finite vector, with Gaussian noise.
     Sensitivity : grid: 2 (replace) or 1 (add or remove), in the L1 norm. Process:
         ``sqrt(2 - 2 k_min) <= √2`` (replace) or 1 (add or remove) in the space of the kernel, for
         any number of classes together; in the Sobolev space computed numerically.
-    Guarantee : grid: pure epsilon. Process: mu-GDP by the Gaussian process mechanism, plus bounded
-        range for the spreads.
+    Guarantee : grid: pure epsilon. Process: mu-GDP by the Gaussian process mechanism.
     Assumptions and numerics : bounds, bandwidth, cells and label set are public; counts are exact,
         coordinates carry 2⁻¹⁰ for rounding, noise is float-safe. Proofs:
         docs/guarantees/grid-density.md and docs/guarantees/density.md.
@@ -178,13 +165,12 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     (100, 1)
     """
 
-    bandwidth: Any = PRIVATE_RULE
+    bandwidth: Any = None
     _: KW_ONLY
     space: str = "gaussian"
     method: str | None = None
     n_cells: int | None = None
     step: float | Sequence[float | None] | None = None
-    bandwidth_share: float = 0.1
     n_fourier: int = 2048
     random_state: Any = 0
 
@@ -197,7 +183,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         "space": one_of("gaussian", "sobolev"),
         "method": one_of("grid", "process", None),
         "n_cells": or_none(whole(least=2, most=MAX_CELLS[1])),
-        "bandwidth_share": real(above=0.0, below=1.0),
         "n_fourier": whole(least=2),
     }
     learned: ClassVar[Form] = {
@@ -228,7 +213,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         for name in self.learned.keys() - {"classes_"}:  # of an earlier fit by the other method
             self.__dict__.pop(name, None)
         few = records.width <= FEW_FEATURES
-        asks_process = not isinstance(self.bandwidth, str) or self.space != "gaussian"
+        asks_process = self.bandwidth is not None or self.space != "gaussian"
         self.method_ = self.method or ("grid" if few and not asks_process else "process")
         if self.method_ == "grid" and not few:
             raise UnsupportedModeError(
@@ -305,37 +290,22 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 "memory; for persons, or records that are not in memory, use method='grid'."
             )
         is_public = records.relation is Relation.REPLACE_ONE
-        buys = isinstance(self.bandwidth, str)
-        if buys and not is_public:
-            raise UnsupportedModeError(
-                "bandwidth='private' uses the number of rows, which relation 'add_or_remove_one' "
-                "keeps secret. Give a bandwidth."
+        if self.bandwidth is None or isinstance(self.bandwidth, str):
+            raise InvalidInputError(
+                "Method 'process' needs a 'bandwidth', a public number that does not come from the "
+                "rows: n**(-1 / (d + 4)) times the spread that d features are expected to have."
             )
         given, codes = records.in_memory()
         d, n_classes = records.width, len(self.classes_)
-        domain, inside = self._domain(d), Clipped(self.row_bounds, d)
-        rows = MappedRows(given, inside, d)  # [D1] rows inside the public box
+        rows = MappedRows(given, Clipped(self.row_bounds, d), d)  # [D1] inside the public box
         # Whether the space can be built is found out before anything is charged.
-        given_width = domain.width if buys else GaussianKernel(self.bandwidth).bandwidth
-        self.bandwidth_ = np.asarray(given_width, dtype=np.float64)
-        self._space(d, reset=True)
-        spent = self.bandwidth_share if buys else 0.0  # [D2] the budget divided
-        spreads: list[ExponentialMechanism] = []
-        if buys:  # replacing one row changes a score of `spread_scores` by at most 1
-            each = self.epsilon * spent * ROUNDED_DOWN / d
-            spreads = [ExponentialMechanism(sensitivity=1.0, epsilon=each)] * d
-        mechanism = GaussianProcessMechanism.calibrate(
-            sensitivity=1.0,
-            epsilon=self.epsilon * ((1 - spent) * ROUNDED_DOWN if buys else 1.0),
-            delta=self.delta,
-        )
-        largest = max(self.n_fourier, MAX_COORDINATES)  # whatever the bandwidth will be
-        mechanism.for_size(largest * n_classes)
-        receipt = budget.charge(*(m.event() for m in (*spreads, mechanism)))  # [D3] charge
-        if buys:  # [D4] spreads
-            chosen = private_spreads(rows, domain, spreads, receipt)
-            self.bandwidth_ = normal_rule(chosen, len(rows), domain.width)
+        self.bandwidth_ = np.asarray(GaussianKernel(self.bandwidth).bandwidth, dtype=np.float64)
         space = self._space(d, reset=True)
+        mechanism = GaussianProcessMechanism.calibrate(  # [D2] the budget
+            sensitivity=1.0, epsilon=self.epsilon, delta=self.delta
+        )
+        mechanism.for_size(space.size * n_classes)
+        receipt = budget.charge(mechanism.event())  # [D3] charge
         bound = space.sensitivity(self.relation, n_classes)
         # [D7] the mechanism covers SLACK of it; rounding errors of very many rows may be more
         rounding = space.rounding(len(rows) if is_public else MAX_ROWS_SECRET_N)
@@ -628,54 +598,3 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         ax.set_ylabel("density")
         ax.legend()
         return ax
-
-
-# A bandwidth from private spreads -----------------------------------------------------------------
-#
-# ``h_j = (4 / ((d + 2) n))^(1 / (d + 4)) s_j / 1.34``: the normal rule. The spread s_j of a feature
-# is the length of the shortest interval that holds half of the rows; of a normal law it is the
-# distance of the quartiles. It is chosen among public lengths, each a fixed factor below the one
-# before, by one exponential mechanism. (The rule is printed with quartiles and with d + 1 in the
-# paper on private functions. Two quartiles, each on an even grid, would cost twice as much and were
-# two to six times too wide at a few hundred rows.)
-
-
-def private_spreads(
-    rows: Array | MappedRows,
-    domain: Domain,
-    mechanisms: list[ExponentialMechanism],
-    ledger: Chargeable,
-) -> Array:
-    """Choose the spread of each feature; gives an array of shape (n_features,)."""
-    chosen = np.empty(rows.shape[1])
-    for feature, mechanism in enumerate(mechanisms):
-        column, lengths = np.empty(len(rows)), SPREADS * domain.width[feature]
-        for start in range(0, len(rows), BLOCK):
-            part = slice(start, start + BLOCK)
-            column[part] = rows[part][:, feature]
-        column.sort()
-        chosen[feature] = lengths[mechanism.release(spread_scores(column, lengths), ledger=ledger)]
-    return chosen
-
-
-def spread_scores(ordered: Array, lengths: Array) -> Array:
-    """``-| most rows in an interval of that length - n/2 |`` for each length.
-
-    Rows are given in order. An interval may begin at a row. The most rows in one change by at most
-    1 when a row comes or goes, and when one is replaced: the interval that began at a lost row may
-    begin at the next one.
-    """
-    most = np.zeros(len(lengths))
-    for start in range(0, len(ordered), BLOCK):
-        starts = ordered[start : start + BLOCK]
-        place = np.arange(start, start + len(starts))
-        ends = (np.searchsorted(ordered, starts + s, side="right") for s in lengths)
-        most = np.maximum(most, [(end - place).max() for end in ends])
-    return np.asarray(-np.abs(most - len(ordered) / 2))
-
-
-def normal_rule(spreads: Array, n_rows: int, width: Array) -> Array:
-    """Return one bandwidth per feature, kept between 1/64 of the side and the side."""
-    n_features = len(spreads)
-    shrinkage = (4 / ((n_features + 2) * n_rows)) ** (1 / (n_features + 4))
-    return np.asarray(np.clip(shrinkage * spreads / 1.34, MIN_WIDTH * width, MAX_WIDTH * width))

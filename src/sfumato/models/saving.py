@@ -51,10 +51,10 @@ _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as 
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 # Of files of 0.2.0; dropped where the class no longer takes them.
 RETIRED = {
-    *("algorithm", "branch_size", "device", "entry_bound", "expected_rows", "gaussians_per_class"),
-    *("hull_components", "huber_width", "loss", "method", "momentum", "n_components", "n_jobs"),
-    *("n_smoothing", "partition", "pca_share", "regularization", "relation"),
-    *("samples_per_gaussian", "single_release", "unit", "verbose"),
+    *("algorithm", "bandwidth_share", "branch_size", "device", "entry_bound", "expected_rows"),
+    *("gaussians_per_class", "hull_components", "huber_width", "loss", "method", "momentum"),
+    *("n_components", "n_jobs", "n_smoothing", "partition", "pca_share", "regularization"),
+    *("relation", "samples_per_gaussian", "single_release", "unit", "verbose"),
 }
 
 

@@ -194,7 +194,7 @@ class GaussianSpace:
 
     def __init__(self, kernel: GaussianKernel, features: PublicFeatures, domain: Domain) -> None:
         self.kernel = kernel
-        self.features = features
+        self.features, self.size = features, features.size
         self.domain = domain
         self.normaliser = kernel.normaliser(domain.n_features)
 
@@ -246,6 +246,7 @@ class SobolevSpace:
         self.domain = domain
         self.normaliser = float(np.prod(bandwidths))
         count = KNOTS_OF_AN_AXIS[domain.n_features]
+        self.size = count**domain.n_features
         ends = zip(domain.lower, domain.upper, strict=True)
         self.knots = [np.linspace(low, high, count) for low, high in ends]
         self.lines = [MarkovLine(k, 1 / h) for k, h in zip(self.knots, bandwidths, strict=True)]
