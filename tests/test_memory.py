@@ -94,7 +94,7 @@ def test_what_memory_cannot_hold_is_refused_before_the_charge(tmp_path):
 def test_the_error_says_what_is_needed_and_what_is_free(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
     with pytest.raises(
-        NotEnoughMemoryError, match=r"3,?\.?2 GB.*2 GB are free.*Nothing was charged"
+        NotEnoughMemoryError, match=r"3,?\.?2 GB.*2 GB is free.*Nothing was charged"
     ):
         require_memory(4e8, "A release")
     require_memory(2e8, "A release")

@@ -58,13 +58,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as error:
         if isinstance(error, SfumatoError):
             raise
-        reason = error.strerror or str(error) or type(error).__name__
-        failed = FileNotWrittenError(
-            f"'{path}' could not be written: {reason}. An older file of that name is as it was. "
-            "Free some space or choose another folder, and write again."
-        )
-        failed.errno = error.errno
-        raise failed from error
+        raise _not_written(
+            error,
+            f"'{path}' could not be written: {{}}. An older file of that name is as it was. Free "
+            "some space or choose another folder, and write again.",
+        ) from error
     sync_folder(target)
 
 
@@ -77,10 +75,14 @@ def sync_folder(target: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        failed = FileNotWrittenError(
-            f"'{target}' was written, but the disk did not confirm it: {reason}. It may be lost "
-            "in a power cut; write it again."
-        )
-        failed.errno = error.errno
-        raise failed from error
+        raise _not_written(
+            error,
+            f"'{target}' was written, but the disk did not confirm it: {{}}. It may be lost in a "
+            "power cut; write it again.",
+        ) from error
+
+
+def _not_written(error: OSError, words: str) -> FileNotWrittenError:
+    failed = FileNotWrittenError(words.format(error.strerror or str(error) or type(error).__name__))
+    failed.errno = error.errno
+    return failed

@@ -81,9 +81,6 @@ class Transaction:
     def __init__(self, connection: Any, patience: float | None) -> None:
         self._connection = connection
         self._patience = patience
-        self._watching = threading.Lock()
-        self._watch: threading.Timer | None = None
-        self._waits_since: float | None = None
         self.is_server = patience is not None
         self.was_cut = False
 
@@ -106,37 +103,21 @@ class Transaction:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Cut the connection when the server keeps silent: its own timeouts may be frozen too."""
-        self._waits_since = time.monotonic()
-        if self._watch is None:  # one for all statements: a thread costs more than most of them
-            self._look_in(self._patience or 0.0)
+        watch = threading.Timer(self._patience or 0.0, self._cut)
+        watch.daemon = True
+        watch.start()
         try:
             yield
         finally:
-            with self._watching:
-                self._waits_since = None
+            watch.cancel()
 
-    def end(self) -> None:
-        """Stop watching."""
-        if self._watch is not None:
-            self._watch.cancel()
-
-    def _look_in(self, seconds: float) -> None:
-        self._watch = threading.Timer(seconds, self._look)
-        self._watch.daemon = True
-        self._watch.start()
-
-    def _look(self) -> None:
-        with self._watching, contextlib.suppress(Exception):  # it may be gone already
-            since = self._waits_since
-            left = 0.0 if since is None else since + (self._patience or 0.0) - time.monotonic()
-            if since is None:
-                self._watch = None  # the next statement starts another one
-            elif left > 0:
-                self._look_in(left)
-            else:
-                self.was_cut = True
-                with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
-                    line.shutdown(socket.SHUT_RDWR)
+    def _cut(self) -> None:
+        self.was_cut = True
+        with (
+            contextlib.suppress(Exception),  # it may be gone already
+            socket.socket(fileno=os.dup(self._connection.fileno())) as line,
+        ):
+            line.shutdown(socket.SHUT_RDWR)
 
 
 class Database:
@@ -305,8 +286,6 @@ class Database:
                 transaction.run("COMMIT")
                 is_done = True
             finally:
-                if transaction is not None:
-                    transaction.end()
                 with fork_safe_lock:
                     if is_done and self._keep_open and len(self._kept) < MAX_CACHED:
                         self._kept.append(connection)

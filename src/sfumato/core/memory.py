@@ -26,9 +26,8 @@ def require_memory(n_numbers: float, what: str) -> None:
     needed, free = NUMBER * n_numbers, free_memory()
     if needed > free:
         raise NotEnoughMemoryError(
-            f"{what} needs about {_gigabytes(needed)} of memory, and {_gigabytes(free)} are free. "
-            "Nothing was charged. Use fewer features, classes or components, or a machine with "
-            "more memory."
+            f"{what} needs about {needed / 1e9:,.3g} GB of memory, and {free / 1e9:,.3g} GB is "
+            "free. Nothing was charged. Use fewer features, classes or components, or more memory."
         )
 
 
@@ -54,7 +53,3 @@ def free_memory() -> float:
                 pages = int(PAGES_OF_PROCESS.read_text().split()[field])
                 free.append(limit - pages * resource.getpagesize())
     return max(0.0, min(free))
-
-
-def _gigabytes(n_bytes: float) -> str:
-    return f"{n_bytes / 1e9:,.3g} GB"
