@@ -3,7 +3,7 @@
 accuracy   MNIST, record epsilon 3: hulls, Gaussians and linear classifiers, central and federated
 pixels     ten classes, five parties of 10,000 rows, raw pixels, epsilon 0.5, 1 and 2
 scenarios  uneven parties, and one party per class, beside a random deal
-masking    what masks cost a party beside its own sum, by number of parties and neighbours
+masking    what masks cost a party beside its own sum, by number of parties
 linear     linear classifiers on HOG by so many gradients, totals by their law (`totals.py`)
 deployed   SuperLink and five SuperNodes, some killed: seconds and bytes per party
 tries      hulls over ten parties with noisy sums, in other settings, totals by their law
@@ -241,11 +241,10 @@ def masking(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG00
     _, own = timed(lambda: records._sum(SecondMoment(width)))
     cells, noise = timed(lambda: share.release_symmetric(np.zeros((width, width)), ledger=None))
     numbers = []
-    for n_parties, neighbours in ((10, 9), (25, 16), (25, 24), (50, 8), (50, 16), (50, 49)):
-        shares, masks = masked(n_parties, neighbours, cells)
+    for n_parties in (10, 25, 50):
+        shares, masks = masked(n_parties, cells)
         found = {
             "parties": n_parties,
-            "neighbours": neighbours,
             "numbers": size,
             "sum_s": own["cpu_s"],
             "noise_s": noise["cpu_s"],
@@ -258,18 +257,22 @@ def masking(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG00
     return numbers
 
 
-def masked(n_parties: int, neighbours: int, cells: np.ndarray) -> tuple[float, float]:
+def masked(n_parties: int, cells: np.ndarray) -> tuple[float, float]:
     """CPU seconds of one party's shares, and of its masks."""
     identities = {f"party-{i:03}": Identity() for i in range(n_parties)}
     keys = {name: each.public for name, each in identities.items()}
-    agreement = Agreement("t", 0, keys, len(cells), 2**50, neighbours=neighbours)
-    members = {name: Member(name, identities[name], agreement, keys, Journal()) for name in keys}
-    session = SumCoordinator(agreement)
-    session.adverts = {name: member.advertise() for name, member in members.items()}
-    first = next(iter(members.values()))
-    _, shares = timed(lambda: first.share(session.adverts))
-    session.boxes = {name: member.share(session.adverts) for name, member in members.items()}
-    _, masks = timed(lambda: first.mask(session.boxes_for(first.name), cells))
+    agreement = Agreement("t", 0, keys, len(cells), 2**50)
+    with tempfile.TemporaryDirectory() as folder:
+        members = {
+            name: Member(name, identities[name], agreement, keys, Journal(f"{folder}/{name}"))
+            for name in keys
+        }
+        session = SumCoordinator(agreement)
+        session.adverts = {name: member.advertise() for name, member in members.items()}
+        first = next(iter(members.values()))
+        _, shares = timed(lambda: first.share(session.adverts))
+        session.boxes = {name: member.share(session.adverts) for name, member in members.items()}
+        _, masks = timed(lambda: first.mask(session.boxes_for(first.name), cells))
     return shares["cpu_s"], masks["cpu_s"]
 
 

@@ -4,7 +4,7 @@ The folder is named by ``SFUMATO_DATA``; a file is used only if its content has 
 
     mnist/, fashion-mnist/    train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-...
     usps/usps.npz             x_train, y_train, x_test, y_test
-    cifar10/                  train_00000-09999.npz, train_10000-19999.npz, test_00000-09999.npz
+    cifar10/                  train_00000-09999.npz, ... (five), test_00000-09999.npz
     tabular/                  adult.data.gz, adult.test.gz
 """
 
@@ -37,7 +37,7 @@ CATALOGUE = {  # rows, features, and what they are
     "mnist": (70000, 784, "handwritten digits, 28 x 28 pixels"),
     "fashion-mnist": (70000, 784, "clothing, 28 x 28 pixels"),
     "usps": (9298, 256, "zip-code digits, 16 x 16 pixels of -1 to 1"),
-    "cifar10": (30000, 3072, "colour pictures, 32 x 32 pixels; 60000 rows at OpenML"),
+    "cifar10": (60000, 3072, "colour pictures, 32 x 32 pixels"),
     "adult": (48842, 14, "census of 1994, income above or below 50000 dollars"),
 }
 EMBEDDED = ("hospital", "digits", "breast-cancer", "wine")
@@ -46,7 +46,7 @@ OPENML = {
     "mnist": (554, 60000),
     "fashion-mnist": (40996, 60000),
     "usps": (41082, None),
-    "cifar10": (40927, None),
+    "cifar10": (40927, 50000),
     "adult": (1590, None),
 }
 # Parts of each data set in the order of their rows, with the SHA-256 of the content, unpacked where
@@ -68,6 +68,9 @@ FILES = {
     "cifar10/{}.npz": {
         "train_00000-09999": "19e173a8a14cc5f0b8eceb823c40244b2be99d11bbfbb4f73405f8d4c59936e3",
         "train_10000-19999": "d9a4602cbaa7cdc4b0d3031790626d8acf893362ee99e260e74b146040999990",
+        "train_20000-29999": "ee09df9c566591024a4b747c5268e80a46302fde4c26e008f8373c1da1095215",
+        "train_30000-39999": "faebd5955aeb15118a63081c357cf0c2138f38716c45b03c8abf0c902b9d97ce",
+        "train_40000-49999": "97bb0c21bcc84839fa9f3f840a5f08c8275fe84cfdad5d189343c90b8015b1b9",
         "test_00000-09999": "9d2d765d9657f87d3cb2f58e19f066fccadb14a1d9f6695059fdb577b3c87e0d",
     },
     "tabular/adult.{}.gz": {

@@ -23,7 +23,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_hulls_are_simulated(table: Path) -> None:
     print_lines = json.loads(
         done(
-            *("federate", table, *BUDGET, *QUICK, "--bounds", confirmed(table)),
+            *("federate", table, "--task", "hulls", *BUDGET, *QUICK, "--bounds", confirmed(table)),
             *("--parties", 3, "--scenario", "random", "--test", table, "-o", "global.sfumato"),
             *("--seed", 0, "--json"),
         )
@@ -55,4 +55,4 @@ def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
 def test_a_model_that_is_no_sum_is_refused(table: Path) -> None:
     words = ("federate", table, "--task", "sums", *BUDGET)
     words += ("--bounds", confirmed(table), "--parties", 3)
-    assert "in memory" in refused(*words, "--model", "kernel")
+    assert "'kernel' is not one of 'gaussian'" in refused(*words, "--model", "kernel")

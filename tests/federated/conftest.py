@@ -1,13 +1,10 @@
-"""Digits, and a task on them."""
+"""Digits."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-
-from sfumato.federated import HullTask
-from tests.federated.federations import hulls
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +13,3 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     order = np.random.default_rng(0).permutation(len(X))
     train, test = order[:1200], order[1200:]
     return X[train], y[train], X[test], y[test]
-
-
-@pytest.fixture
-def hull_task() -> HullTask:
-    return HullTask("digits", hulls())

@@ -32,7 +32,6 @@ def write_party(folder: Path, number: int, X: np.ndarray, y: np.ndarray, **more:
         "store": f"releases-{number}",
         "ledger": "none",
         "bounds": "none",
-        "unit": "entry",
         "max_epsilon": 16.0,
         "max_delta": 1e-5,
         **more,

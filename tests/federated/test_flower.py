@@ -14,18 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'sfumato[federated]'")
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
-from sklearn.base import clone
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivatePCA, load, save
 from sfumato.exceptions import FederationError
-from sfumato.federated import HullTask, read_party, simulate, spread
+from sfumato.federated import read_party, spread
 from sfumato.federated.flower import (
     answer_content,
     client_app,
@@ -34,10 +32,8 @@ from sfumato.federated.flower import (
     server_app,
     to_content,
 )
-from sfumato.federated.messages import Request
 from sfumato.report.certificate import new_key
-from sfumato.sums import Records
-from tests.federated.federations import hulls, write_party
+from tests.federated.federations import write_party
 
 BOUNDS = Bounds(norm=80.0, labels=range(10))
 LONG = 900.0
@@ -102,7 +98,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configuration(estimator: Any, folder: Path, n_parties: int, **more: Any) -> dict[str, Any]:
     save(estimator, folder / "estimator.sfumato")
-    given = {
+    return {
         "task": "t",
         "estimator": str(folder / "estimator.sfumato"),
         "out": str(folder / "out"),
@@ -110,67 +106,19 @@ def configuration(estimator: Any, folder: Path, n_parties: int, **more: Any) -> 
         "party-names": "",
         "wait-seconds": 1.0,
         "round-seconds": 120.0,
+        "trust": "secure",
+        "colluding": 1,
+        "dropouts": 0,
+        **more,
     }
-    if isinstance(estimator, PrivateGaussianClassifier | PrivatePCA):
-        return {**given, "trust": "secure", "colluding": 1, "dropouts": 0, **more}
-    return {**given, "serve": "models", "min-parties": 1, "queries": "", **more}
 
 
-def run_server(kind: str, grid: Grid, config: dict[str, Any]) -> dict[str, Any]:
-    server_app(kind)(grid, Context(1, 1, {}, RecordDict(), config))
+def run_server(grid: Grid, config: dict[str, Any]) -> dict[str, Any]:
+    server_app()(grid, Context(1, 1, {}, RecordDict(), config))
     return dict(json.loads((Path(config["out"]) / "federation.json").read_text()))
 
 
-def write_parties(folder: Path, X: np.ndarray, y: np.ndarray, n_parties: int) -> None:
-    for number, part in enumerate(spread(y, "random", n_parties, random_state=0)):
-        write_party(folder, number, X[part], y[part])
-
-
-# Hulls -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dead", [False, True])
-def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None:
-    X, y, X_test, _ = digits
-    write_parties(tmp_path, X, y, 3)
-    grid = LocalGrid(client_app("hulls"), tmp_path, 3, {1: "hulls"} if dead else None)
-    told = run_server("hulls", grid, configuration(hulls(), tmp_path, 3))
-    assert len(told["rounds"][0]["answered"]) == 3 - dead
-    assert len(told["rounds"][0]["refused"]) == dead
-    if not dead:
-        model = load(tmp_path / "out" / "global.sfumato")
-        parties = [read_party(tmp_path / f"party-{number}.toml") for number in range(3)]
-        same = simulate(parties, HullTask("t", hulls())).model  # from what they have stored
-        np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
-
-
-@pytest.mark.parametrize(
-    ("names", "noted"),
-    [("hospital-0,hospital-1,hospital-2", "hospital-2"), ("", "absent party 1")],
-)
-def test_a_party_that_never_came_is_named_in_the_result(tmp_path, digits, names, noted) -> None:
-    X, y, _, _ = digits
-    write_parties(tmp_path, X, y, 3)
-    config = configuration(hulls(), tmp_path, 3, **{"party-names": names, "wait-seconds": 0.0})
-    grid = LocalGrid(client_app("hulls"), tmp_path, 2)
-    told = run_server("hulls", grid, config)
-    assert told["rounds"][0]["refused"] == {noted: "No reply came from this party."}
-    assert sorted(told["parties"]) == ["hospital-0", "hospital-1"]
-    with pytest.raises(FederationError, match="2 of at least 3"):  # stored releases
-        run_server("hulls", grid, {**config, "min-parties": 3})
-    failed = tmp_path / "out" / "failed.json"
-    assert noted in json.loads(failed.read_text())["failed"]
-    run_server("hulls", grid, config)
-    assert not failed.exists()
-
-
 # Messages ----------------------------------------------------------------------------------------
-
-
-def test_requests_survive_the_records(digits) -> None:
-    request = Request("t", "hulls.fit", {"serve": "models"}, {"a": digits[0], "b": np.arange(3)})
-    header = {"task": "t", "phase": "hulls.fit", "settings": {"serve": "models"}}
-    assert request_from(to_content(header, request.arrays)).fingerprint() == request.fingerprint()
 
 
 @pytest.mark.parametrize("content", [RecordDict(), to_content({"party": "x"}, {})])
@@ -192,7 +140,7 @@ def test_a_reply_of_another_make_is_refused(content) -> None:
 def test_a_request_of_another_make_is_refused(tmp_path, digits, text) -> None:
     party = read_party(write_party(tmp_path, 0, digits[0], digits[1]))
     records = {"header": ConfigRecord({"json": text}), "arrays": ArrayRecord({})}
-    refusal = answer_content(party, RecordDict(records), "sums").refusal
+    refusal = answer_content(party, RecordDict(records)).refusal
     assert refusal is not None
     assert "keeps to itself" not in refusal
 
@@ -210,7 +158,6 @@ def secure_parties(folder: Path, X: Any, y: Any, n_parties: int, colluding: int 
             number,
             X[part],
             y[part],
-            unit="record",
             max_epsilon=31.0,
             ledger=f"ledger-{number}.db",
             dataset="rows",
@@ -225,45 +172,6 @@ def spent(folder: Path, n_parties: int) -> list[float]:
     return [Ledger(folder / f"ledger-{i}.db").dataset("rows").spent() for i in range(n_parties)]
 
 
-class Replayed(Records):
-    """Records that give sums which were released before, and are named in the result."""
-
-    def __init__(self, folder: Path, told: dict[str, Any], width: int) -> None:
-        with np.load(folder / "sums.npz") as members:
-            self._sums = [members[name] for name in members.files]
-        self._folder, self._told, self._number = folder, told, [0]
-        super().__init__(width, "replace_one", 1)
-
-    @property
-    def _included(self) -> list[str]:
-        """Those who were in the last sum."""
-        last = self._number[0] - 1
-        return list(self._told["parties"] if last < 0 else self._told["sums"][last]["included"])
-
-    @property
-    def public_rows(self) -> int:
-        return sum(self._told["parties"][name]["rows"] for name in self._included)
-
-    @public_rows.setter
-    def public_rows(self, number: int) -> None: ...
-
-    def variance_of(self, mechanism: Any) -> float:
-        enough = len(self._told["parties"]) - self._told["dropouts"] - self._told["colluding"]
-        return float(mechanism.variance()) * len(self._included) / enough
-
-    def mapped(self, row_map: Any) -> Records:
-        view = Replayed(self._folder, self._told, row_map.width)
-        view._number = self._number
-        return view
-
-    def release(self, statistic: Any, mechanism: Any, receipt: Any) -> np.ndarray:
-        self._number[0] += 1
-        return self._sums[self._number[0] - 1]
-
-    def _blocks(self) -> Any:
-        raise AssertionError
-
-
 def test_secure_sums_through_the_apps_with_one_node_lost(tmp_path: Path, digits: Any) -> None:
     """Each message meets a party that is read from its file anew, as in a deployment."""
     X, y, X_test, y_test = digits
@@ -271,8 +179,8 @@ def test_secure_sums_through_the_apps_with_one_node_lost(tmp_path: Path, digits:
     model = PrivateGaussianClassifier(
         n_components=10, gaussians_per_class=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS
     )
-    grid = LocalGrid(client_app("sums"), tmp_path, 4, {2: "sums.mask.1"})
-    told = run_server("sums", grid, configuration(model, tmp_path, 4, dropouts=1))
+    grid = LocalGrid(client_app(), tmp_path, 4, {2: "sums.mask.1"})
+    told = run_server(grid, configuration(model, tmp_path, 4, dropouts=1))
     found = load(tmp_path / "out" / "global.sfumato")
     assert [len(each["included"]) for each in told["sums"]] == [4, 3, 3]
     gone = [name for name, each in told["parties"].items() if not each["to_the_end"]]
@@ -281,9 +189,6 @@ def test_secure_sums_through_the_apps_with_one_node_lost(tmp_path: Path, digits:
     assert found.guarantee_.status == "conditional"
     assert found.score(X_test, y_test) > 0.5
     assert all(29.9 < each <= 30 for each in spent(tmp_path, 4))
-    again = clone(model).fit(Replayed(tmp_path / "out", told, 64))
-    np.testing.assert_array_equal(again.predict(X_test), found.predict(X_test))
-    np.testing.assert_array_equal(again.means_, found.means_)
 
 
 def test_a_party_without_the_others_keys_refuses_secure_sums(tmp_path: Path, digits: Any) -> None:
@@ -293,9 +198,7 @@ def test_a_party_without_the_others_keys_refuses_secure_sums(tmp_path: Path, dig
     file.write_text(file.read_text().partition("[keys]")[0] + "[keys]\n")
     model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
     with pytest.raises(FederationError, match="has not registered this key"):
-        run_server(
-            "sums", LocalGrid(client_app("sums"), tmp_path, 3), configuration(model, tmp_path, 3)
-        )
+        run_server(LocalGrid(client_app(), tmp_path, 3), configuration(model, tmp_path, 3))
     assert "registered" in json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
 
 
@@ -339,7 +242,7 @@ def test_secure_moments_deployed_with_a_node_killed_in_the_middle(
         APP + "".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items())
     )
     for side in ("client_app", "server_app"):
-        text = f'from sfumato.federated.flower import {side}\n\napp = {side}("sums")\n'
+        text = f"from sfumato.federated.flower import {side}\n\napp = {side}()\n"
         (app / "sfumato_sums" / f"{side}.py").write_text(text)
     (app / "sfumato_sums" / "__init__.py").touch()
     with socket.socket() as probe:
@@ -406,7 +309,5 @@ def test_secure_moments_deployed_with_a_node_killed_in_the_middle(
     told = json.loads((tmp_path / "out" / "federation.json").read_text())
     assert len(told["sums"]) == 1
     assert set(told["sums"][0]["included"]) >= {"hospital-0", "hospital-1"}
-    found = load(tmp_path / "out" / "global.sfumato")
-    again = clone(model).fit(Replayed(tmp_path / "out", told, 64))
-    np.testing.assert_array_equal(again.components_, found.components_)
+    assert load(tmp_path / "out" / "global.sfumato").components_.shape == (5, 64)
     assert all(7.9 < each <= 8 for each in spent(tmp_path, 3))

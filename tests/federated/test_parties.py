@@ -10,7 +10,7 @@ import pytest
 
 from sfumato import Ledger
 from sfumato.exceptions import FederationError
-from sfumato.federated import HullTask, read_party
+from sfumato.federated import read_party
 from sfumato.federated.messages import ReleaseStore, Reply, Request
 from sfumato.tables import TableEncoder
 from sfumato.tables.schema import TableBounds
@@ -86,20 +86,6 @@ def test_processes_that_ask_at_once_get_the_same_release(tmp_path: Path) -> None
     assert answers[0] == answers[1] == answers[2]
 
 
-@pytest.mark.parametrize(
-    ("array", "shape"),
-    [
-        (np.eye(2), (3, 3)),
-        (np.eye(3, dtype=int), (3, 3)),
-        (np.full((3, 3), np.nan), (3, 3)),
-        (np.ones(3), (None, 3)),
-    ],
-)
-def test_arrays_that_were_not_asked_for_are_refused(array: np.ndarray, shape: tuple) -> None:
-    with pytest.raises(FederationError, match="bad-party"):
-        Reply("bad-party", arrays={"m": array}).array("m", shape)
-
-
 TABLE = "age,kind\n" + "".join(f"{20 + i % 50},{'ab'[i % 2]}\n" for i in range(60))
 BOUNDS = """\
 version = 2
@@ -123,7 +109,10 @@ def test_rows_rights_and_ledger_come_from_the_file(tmp_path: Path, digits) -> No
     assert (party.name, party.terms.max_epsilon, party.ledger.name) == ("hospital-0", 0.5, "rows")
     np.testing.assert_array_equal(party.load()[0], X)
     assert party.store.folder == tmp_path / "releases-0"
-    assert "at most 0.5" in party.answer(HullTask("t", hulls()).request()).refusal
+    with pytest.raises(FederationError, match=r"at most 0\.5"):
+        party.terms._require(
+            "a", bounds=hulls().bounds, unit="record", relation="replace_one", epsilon=0.6
+        )
 
 
 def table_party(folder: Path, confirmed: str = "true") -> Path:

@@ -34,7 +34,7 @@ from sfumato import (
     TableBounds,
 )
 from sfumato.exceptions import FederationError
-from sfumato.federated import Federation, HullTask, Party, Terms, simulate
+from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.schema import MAPS, PARTS, STATISTICS, pack, read_request
 from sfumato.ledger.receipt import prepay
@@ -185,7 +185,7 @@ FITS: dict[str, tuple[Any, Any, list[Any]]] = {
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Site]:
-    """Parties that have taken part in all fits, by noisy sums, by secure ones, and by hulls."""
+    """Parties that have taken part in all fits, by noisy sums and by secure ones."""
     found = {}
     for name, (bounds, y, models) in FITS.items():
         width = 2 if bounds is PLAIN else 3
@@ -202,14 +202,6 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Site]:
             model.fit(Federation(carrier, task=f"{name}-{number}", **given))
         models[0].fit(Federation(secure, trust="secure", colluding=0, task="secure", **given))
         requests = carrier.requests + secure.requests
-        if name == "labels":
-            task = HullTask("hulls", models[5], "distances")
-            simulate([party], task).model.distances(ROWS[:5])
-            queries = {"queries": ROWS[:5]}
-            requests += [
-                task.request(),
-                Request("hulls", "hulls.distances", {"queries": "queries"}, queries),
-            ]
         found[name] = Site(party, rows, requests)
     return found
 
@@ -250,7 +242,7 @@ def test_what_estimators_ask_of_parties_round_trips(sites: dict[str, Site]) -> N
             asked = read_request(request, table)
             again: dict[str, Any] = {}
             sent = pack(asked.settings, again)
-            assert sent == request.settings or request.phase == "hulls.distances"
+            assert sent == request.settings
             back = read_request(Request(request.task, request.phase, sent, again), table)
             for one, other in zip(parts_of(asked.settings), parts_of(back.settings), strict=True):
                 seen.add(type(one))
@@ -388,7 +380,7 @@ JUNK: list[Any] = [
 ]
 NAMES = ["t", "t/0", "../../evil", "a\nb", "\ud800", "", " ", "x" * 300, "\u0660", None, 3, ["t"]]
 PHASES = ["sums.begin", "sums.release.0", "sums.release.00", "sums.release.7", "sums.mask.0"]
-PHASES += ["hulls.fit", "hulls.distances", "sums.describe", "sums.", "", "fit", "sums.release.x"]
+PHASES += ["hulls.fit", "sums.describe", "sums.", "", "fit", "sums.release.x"]
 
 
 def chosen_place(settings: Any, chance: random.Random) -> tuple[Any, Any]:
@@ -551,7 +543,7 @@ def test_two_thousand_hostile_requests(
         stored = {}
         if isinstance(request.task, str) and "\ud800" not in request.task:
             path = party.store._path(request, ".release")
-            if path.exists() and not request.phase.startswith("hulls"):
+            if path.exists():
                 stored[path] = path.read_bytes()
                 path.unlink()
         n_events, n_reads = len(budget.events()), site.rows.n_reads
@@ -566,7 +558,7 @@ def test_two_thousand_hostile_requests(
         else:
             accepted.append(request.phase.partition(".")[2].rstrip(".0123456789"))
             asked = read_request(request, party.terms.table)  # it is what it should be
-            assert paid == 0 or asked.phase in ("sums.begin", "hulls.fit")
+            assert paid == 0 or asked.phase == "sums.begin"
             if asked.phase in ("sums.release", "sums.mask"):
                 require_sensitivity(site, request, y)
                 begun = party.store.earlier(request, "sums.begin").fact("events")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato import Bounds, PrivateAffineHullClassifier, load
-from sfumato.federated import HullTask, make_parties, simulate, spread
+from sfumato.federated import make_parties, simulate, spread
 from sfumato.federated.simulation import BY_LABEL, DEALT_BY_LABEL, LABELS_FOUND, SCENARIOS
 from sfumato.privacy.guarantee import Status
 from tests.cli.running import confirmed, patients, run
@@ -109,7 +109,7 @@ def test_the_total_says_what_the_deal_needs(
     parties = make_parties(
         *table(0), tmp_path, scenario=scenario, n_parties=2, relation=relation, bounds=bounds
     )
-    found = simulate(parties, HullTask("t", hulls(relation)))
+    found = simulate(parties, hulls(relation))
     by_label = scenario in BY_LABEL
     assert (DEALT_BY_LABEL in found.total.conditions) == (by_label and relation == "replace_one")
     unlisted = by_label and relation != "replace_one" and not listed
@@ -126,8 +126,8 @@ def test_a_party_without_records_answers_as_any_other(tmp_path: Path) -> None:
         X, y, tmp_path, n_parties=4, relation="add_or_remove_one", bounds=LISTED, random_state=0
     )
     assert min(len(party.load()[0]) for party in parties) == 0
-    found = simulate(parties, HullTask("t", hulls("add_or_remove_one")))
-    assert [len(each.answered) for each in found.rounds] == [4]
+    found = simulate(parties, hulls("add_or_remove_one"))
+    assert len(found.guarantees) == 4
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
@@ -138,7 +138,7 @@ def test_the_command_says_it_in_its_file_and_never_counts_rows(
     rows = patients(tmp_path, n=211).relative_to(tmp_path)
     result = run(
         *("federate", rows, "--epsilon", 20, "--delta", "1e-5", "--relation", relation),
-        *("--set", "n_layers=1", "--scenario", "one-class-each"),
+        *("--task", "hulls", "--set", "n_layers=1", "--scenario", "one-class-each"),
         *("--bounds", confirmed(rows), "-o", "global.sfumato", "--json"),
     )
     assert result.exit_code == 0, result.output

@@ -14,26 +14,20 @@ from sklearn.datasets import load_digits
 
 from sfumato import (
     Bounds,
-    Fabricator,
     Ledger,
     PrivateAdditiveClassifier,
-    PrivateAffineHullClassifier,
     PrivateGaussianClassifier,
-    PrivateLinearClassifier,
-    PrivateMoments,
     PrivatePCA,
     TableBounds,
 )
 from sfumato.exceptions import (
     FederationError,
-    InvalidInputError,
-    LedgerError,
 )
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.schema import SUM, pack, read_request, require_safe
 from sfumato.ledger.receipt import prepay
-from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
+from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.additive_rows import HatRows, HatSums, PairRows, PublicColumns, Sides
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Relation
@@ -58,6 +52,7 @@ from sfumato.sums.statistics import (
     Parts,
 )
 from sfumato.synthetic.cells import ColumnCells, TableCells
+from tests.federated.test_requests import TABLE_BOUNDS
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400], Y[:400]
@@ -90,42 +85,6 @@ def test_the_sum_over_parties_is_the_sum_over_all_rows(trust: str, tmp_path: Pat
         assert np.abs(found - plain).max() < 2e-3  # 20 deviations of the noise
 
 
-ESTIMATORS = {
-    "pca": PrivatePCA(n_components=5, epsilon=8.0, delta=1e-5, bounds=BOUNDS),
-    "moments": PrivateMoments(epsilon=8.0, delta=1e-5, bounds=BOUNDS),
-    "gaussian": PrivateGaussianClassifier(n_components=10, epsilon=30.0, delta=1e-5, bounds=BOUNDS),
-    "linear": PrivateLinearClassifier(
-        n_steps=4, n_components=8, epsilon=30.0, delta=1e-5, bounds=BOUNDS
-    ),
-    "fabricator": Fabricator(epsilon=30.0, delta=1e-5, bounds=BOUNDS, random_state=0),
-    "hulls": PrivateAffineHullClassifier(
-        n_layers=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS, random_state=0
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_estimators_are_fitted_to_parties(name: str, tmp_path: Path, noise: None) -> None:
-    from sklearn.base import clone
-
-    for trust in TRUSTS:
-        federation = Federation(
-            parties_in(tmp_path / trust, 3), bounds=BOUNDS, trust=trust, colluding=0
-        )
-        model = clone(ESTIMATORS[name]).fit(federation)
-        assert model.guarantee_.epsilon == ESTIMATORS[name].epsilon
-        assert "each person has records at one party only" in model.guarantee_.conditions
-        assert any("AES" in each for each in model.guarantee_.conditions) is (trust == "secure")
-        assert len(federation.rounds) >= 1
-        assert {each.included for each in federation.rounds} == {("party-0", "party-1", "party-2")}
-        if name == "fabricator":
-            rows, labels = model.fabricate()
-            assert rows.shape == (400, 64)
-            assert set(labels) == set(range(10))
-        if hasattr(model, "predict") and name in ("gaussian", "hulls"):
-            assert model.score(X, Y) > 0.5
-
-
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_each_party_pays_once_and_a_run_of_the_same_name_gets_the_same_sums(
     trust: str, tmp_path: Path
@@ -153,29 +112,6 @@ def test_each_party_pays_once_and_a_run_of_the_same_name_gets_the_same_sums(
         budget = ledger.dataset(f"party-{number}")
         assert len(budget.events()) == 1
         assert 1.99 < budget.spent() <= 2.0
-
-
-def terms_refuse(terms: Terms, folder: Path, **changes: Any) -> str:
-    party = Party.of_rows("one", X, Y, folder, terms=terms)
-    federation = Federation([party], bounds=changes.pop("bounds", BOUNDS), **changes)
-    with pytest.raises(FederationError) as raised:
-        PrivatePCA(
-            n_components=2,
-            epsilon=2.0,
-            delta=1e-5,
-            bounds=federation.bounds,
-            relation=str(federation.relation),
-        ).fit(federation)
-    return str(raised.value)
-
-
-def test_terms_of_a_party_are_kept(tmp_path: Path) -> None:
-    said = terms_refuse(Terms(max_epsilon=1.0, max_delta=1e-5), tmp_path)
-    assert "the task costs epsilon" in said
-    assert "agreed on" in terms_refuse(Terms(Bounds(norm=1.0)), tmp_path)
-    assert "the unit must be" in terms_refuse(Terms(unit="person"), tmp_path)
-    said = terms_refuse(Terms(relation="replace_one"), tmp_path, relation="add_or_remove_one")
-    assert "the relation must be" in said
 
 
 def test_a_party_insists_on_noise_that_bears_colluding_parties(tmp_path: Path) -> None:
@@ -253,31 +189,6 @@ def test_the_total_carries_the_noise_that_is_told(trust: str, tmp_path: Path) ->
     low, high = chi2.ppf([5e-7, 1 - 5e-7], off.size)
     assert low < ratio < high
     assert not low < ratio * 1.25 < high  # the test can fail
-
-
-def test_what_cannot_be_done_among_parties_is_refused(tmp_path: Path) -> None:
-    parties = parties_in(tmp_path)
-    with pytest.raises(InvalidInputError, match="'trust' must be one of"):
-        Federation(parties, bounds=BOUNDS, trust="blind")
-    with pytest.raises(InvalidInputError, match="listed"):
-        Federation(parties, bounds=Bounds(norm=1.0, labels="public"))
-    with pytest.raises(FederationError, match="cannot tolerate"):
-        Federation(parties, bounds=BOUNDS, trust="secure", dropouts=3)
-    federation = Federation(parties, bounds=BOUNDS)
-    laplace = LaplaceMechanism(1e9, 1.0)
-    with pytest.raises(InvalidInputError, match="Gaussian noise"):
-        federation.mapped(BALL).release(SecondMoment(64), laplace, prepay(None, laplace.event()))
-    weak = GaussianMechanism(0.1, 3.0)
-    with pytest.raises(InvalidInputError, match="smaller sensitivity"):
-        federation.mapped(BALL).release(SecondMoment(64), weak, prepay(None, weak.event()))
-    fine = GaussianMechanism(2.0, 1.0)
-    with pytest.raises(LedgerError):  # not what was declared
-        federation.mapped(BALL).release(SecondMoment(64), fine, prepay(None, weak.event()))
-    with pytest.raises(InvalidInputError, match="stay where they are"):
-        next(iter(federation._blocks()))
-    narrow = Party.of_rows("narrow", X[:, :3], Y, tmp_path / "narrow")
-    with pytest.raises(FederationError, match="different widths"):
-        Federation([parties[0], narrow], bounds=BOUNDS)
 
 
 # A coordinator that sends what it should not ------------------------------------------------------
@@ -434,26 +345,6 @@ def test_a_bound_on_numbers_is_no_question_about_them(tmp_path: Path) -> None:
         view.release(SecondMoment(64), mechanism, prepay(None, mechanism.event()))
 
 
-def test_no_row_is_in_any_message(tmp_path: Path) -> None:
-    parties = parties_in(tmp_path, 3)
-    carrier = Losing(parties, {})
-    seen: list[np.ndarray] = []
-    ask = carrier.ask
-
-    def watched(requests: Mapping[str, Request]) -> dict[str, Reply]:
-        replies = ask(requests)
-        seen.extend(array for reply in replies.values() for array in reply.arrays.values())
-        return replies
-
-    carrier.ask = watched  # type: ignore[method-assign]
-    PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS).fit(
-        Federation(carrier, bounds=BOUNDS, trust="secure")
-    )
-    (words,) = {array.shape for array in seen}
-    assert words == (64 * 65 // 2,)
-    assert all(array.dtype == np.uint64 for array in seen)
-
-
 MODEL = PrivateGaussianClassifier(
     n_components=10, gaussians_per_class=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS
 )
@@ -496,15 +387,6 @@ def test_an_interrupted_fit_goes_on_and_costs_nobody_twice(trust: str, tmp_path:
 
 
 N = 1500
-TABLE_BOUNDS = TableBounds.from_dict(
-    {
-        "age": {"lower": 0, "upper": 120, "missing": True},
-        "town": ["Ghent", "Ypres", "Bruges"],
-        "income": {"lower": 0, "upper": 1e6},
-        "ill": ["no", "yes"],
-    },
-    target="ill",
-)
 
 
 def messy_table() -> pd.DataFrame:
@@ -556,9 +438,6 @@ def test_an_additive_model_over_tables_of_parties(trust: str, tmp_path: Path, no
     assert asked.count("GradientSum") == 8
     assert model.knots_.shape == central.knots_.shape
     assert list(model.feature_names_in_) == ["age", "town", "income"]
-
-
-# Cuts by noisy counts -----------------------------------------------------------------------------
 
 
 # Requests that a party refuses --------------------------------------------------------------------

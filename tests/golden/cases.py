@@ -650,7 +650,7 @@ def unprotected() -> Iterator[tuple[str, Case]]:
 
 
 def parties() -> Iterator[tuple[str, Case]]:
-    from sfumato.federated import Federation, HullTask, make_parties, simulate
+    from sfumato.federated import Federation, make_parties, simulate
 
     bounds = Bounds(norm=8.0, labels=[0, 1, 2])
     models: dict[str, Any] = {
@@ -681,7 +681,7 @@ def parties() -> Iterator[tuple[str, Case]]:
     def merged(_: Any) -> tuple[Any, dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             there = make_parties(IMAGES, DIGITS, folder, n_parties=3, random_state=0)
-            found = simulate(there, HullTask("hulls", hulls)).model
+            found = simulate(there, hulls).model
         return found, hull_answers(found, IMAGES[:8])
 
     yield "hulls", Case(merged, CHAOTIC)

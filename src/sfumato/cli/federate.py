@@ -8,30 +8,21 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from click import Choice
 
 from sfumato.cli import options
 from sfumato.cli.console import print_json, print_lines, ready_to_write, remark
 from sfumato.cli.jobs.pipeline import PrivacyRequest, all_labelled_rows, class_of, make_model
 from sfumato.exceptions import InvalidInputError
-from sfumato.federated import Federation, HullTask, make_parties, simulate
+from sfumato.federated import Federation, make_parties, simulate
+from sfumato.federated.federation import TRUST
 from sfumato.federated.simulation import SCENARIOS
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 
-Kind = Annotated[str, typer.Option("--task", help="'hulls', or 'sums' for any --model.")]
-SumsModel = Annotated[
-    str, typer.Option("--model", help="sums: gaussian, linear, additive, hull, regressor, ...")
-]
-Trust = Annotated[str, typer.Option("--trust", help="sums: 'secure' or 'noisy'.")]
-Colluding = Annotated[
-    int, typer.Option("--colluding", help="secure: parties that may work with the coordinator.")
-]
-Dropouts = Annotated[int, typer.Option("--dropouts", help="sums: parties that may drop out.")]
-Serve = Annotated[
-    str, typer.Option("--serve", help="hulls: whether 'models' or 'distances' leave a party.")
-]
+MODELS = ("gaussian", "linear", "additive", "hull", "regressor", "additive-regressor")
 
 
 def federate(
@@ -43,20 +34,39 @@ def federate(
     ] = None,
     parties: Annotated[int, typer.Option("--parties", help="Number of parties.")] = 10,
     scenario: Annotated[
-        str, typer.Option("--scenario", help=f"One of {', '.join(SCENARIOS)}.")
+        str, typer.Option("--scenario", click_type=Choice(SCENARIOS), help="How rows are dealt.")
     ] = "random",
     test: Annotated[
         Path | None, typer.Option("--test", help="A table to score the global model on.")
     ] = None,
     target: options.TargetName = None,
-    task: Kind = "hulls",
-    serve: Serve = "models",
-    model: SumsModel = "gaussian",
-    trust: Trust = "secure",
-    colluding: Colluding = 1,
-    dropouts: Dropouts = 0,
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task",
+            click_type=Choice(["sums", "hulls"]),
+            help="Fit a model to sums over the parties, or merge class hulls of each party.",
+        ),
+    ] = "sums",
+    model: Annotated[
+        str, typer.Option("--model", click_type=Choice(MODELS), help="sums: what is fitted.")
+    ] = "gaussian",
+    trust: Annotated[
+        str, typer.Option("--trust", click_type=Choice(TRUST), help="sums: what parties send.")
+    ] = "secure",
+    colluding: Annotated[
+        int, typer.Option("--colluding", help="secure: parties that may work with the coordinator.")
+    ] = 1,
+    dropouts: Annotated[
+        int, typer.Option("--dropouts", help="sums: parties that may drop out.")
+    ] = 0,
     delta: options.Delta = 1e-6,
-    unit: options.DeclaredUnit = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            "--unit", click_type=Choice([Unit.RECORD]), help="Needed if the bounds name persons."
+        ),
+    ] = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     settings: options.Settings = None,
     seed: Annotated[
@@ -66,14 +76,10 @@ def federate(
 ) -> None:
     """Deal the rows of a table to parties and learn from them without sharing a row.
 
-    Example: sfumato federate patients.parquet --task sums --model additive --parties 10
+    Example: sfumato federate patients.parquet --model additive --parties 10
     --epsilon 3 --bounds bounds.toml --test later.parquet -o global.sfumato
     """
     ready_to_write(output, ".sfumato")
-    if serve == "distances" and output is not None:
-        raise InvalidInputError(
-            "Hulls served as distances stay with their parties: leave out '-o'."
-        )
     known = options.known_bounds(bounds)
     known.require_target(target)
     if unit is None and known.person is not None:
@@ -81,7 +87,7 @@ def federate(
             "The bounds name persons, but parties protect records. Add '--unit record' if that "
             "is what you want."
         )
-    promise = PrivacyRequest(epsilon, delta, str(unit or Unit.RECORD), str(relation))
+    promise = PrivacyRequest(epsilon, delta, str(Unit.RECORD), str(relation))
     chosen = options.settings_from(settings)
     source = TableFile(table, known.types(), known.text)
     later = None if test is None else TableFile(test, known.types(), known.text)
@@ -111,21 +117,18 @@ def federate(
                 f"{len(told['parties'])} parties, {len(federation.rounds)} sums, {sent:.2f} MB "
                 f"from a party at most; together: {fitted.guarantee_}"
             ]
-        elif task == "hulls":
+        else:
             inside = TableEncoder(known).row_bounds()
             wanted = make_model(class_of("hull"), promise, inside, chosen)
             rows, labels = all_labelled_rows(source, known)
             everybody = make_parties(rows, labels, folder, bounds=wanted.row_bounds, **dealt)
             remark(f"{len(everybody)} parties ...")
-            found = simulate(everybody, HullTask("simulation", wanted, serve))
+            found = simulate(everybody, wanted)
             fitted, told = found.model, found.to_dict()
             if later is not None:
                 rows, labels = all_labelled_rows(later, known)
                 told["score"] = float(np.mean(found.model.predict(rows) == labels))
-            lines = [*map(str, found.rounds)]
-            lines.append(f"{len(found.guarantees)} parties; together: {found.total}")
-        else:
-            raise InvalidInputError(f"'--task' must be 'hulls' or 'sums'. Got {task!r}.")
+            lines = [str(found)]
         if output is not None:
             save(fitted, output)
     if as_json:

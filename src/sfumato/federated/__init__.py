@@ -7,7 +7,7 @@ of which a coordinator sees the total only), `hulls`, `simulation` (rows dealt t
 """
 
 from sfumato.federated.federation import Federation, SumRound
-from sfumato.federated.hulls import FederatedResult, HullTask, RemoteHulls, simulate
+from sfumato.federated.hulls import FederatedResult, simulate
 from sfumato.federated.party import Party, Terms
 from sfumato.federated.party_file import read_party
 from sfumato.federated.simulation import make_parties, spread

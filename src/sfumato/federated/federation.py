@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import io
 import json
 import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.atomic_file import atomic_write
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import FederationError, InvalidInputError
-from sfumato.federated.messages import Reply, Request
+from sfumato.federated.messages import ReleaseStore, Reply, Request
 from sfumato.federated.party import Party, labels_of, sent_size, sum_digest
 from sfumato.federated.schema import pack
 from sfumato.federated.secure import Agreement, SumCoordinator
@@ -69,13 +64,12 @@ class InThisProcess:
         told = [each for party in listed for each in party.conditions]
         self.conditions: Sequence[str] = list(dict.fromkeys(told))
 
-    def ask(self, requests: Mapping[str, Request], progress: str | None = None) -> dict[str, Reply]:
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
         """Let each party answer."""
         replies = map_in_parallel(
             lambda name: self._parties[name].answer(requests[name]),
             list(requests),
             n_jobs=self._n_jobs,
-            progress=progress,
         )
         return dict(zip(requests, replies, strict=True))
 
@@ -116,22 +110,14 @@ class SumRound:
 
 
 @dataclass
-class _Run:
-    """What a federation knows of one receipt: one fit."""
-
-    name: str
-    number: int = 0
-
-
-@dataclass
 class _Shared:
     """What all views of a federation have in common."""
 
     rows: dict[str, int | None]
     keys: dict[str, str]
     active: list[str]
-    runs: WeakKeyDictionary[Receipt, _Run] = field(default_factory=WeakKeyDictionary)
-    n_runs: int = 0
+    runs: WeakKeyDictionary[Receipt, str] = field(default_factory=WeakKeyDictionary)
+    n_sums: dict[str, int] = field(default_factory=dict)  # of each run
     rounds: list[SumRound] = field(default_factory=list)
     released: list[NDArray[np.float64]] = field(default_factory=list)
     # of the sum that is being made: bytes from and to each party, and since when
@@ -243,7 +229,7 @@ class Federation(RemoteRecords):
         self._maps: tuple[RowMap, ...] = ()
         self._cached_as = ""
         self._watch = watch
-        self._totals = None if totals is None else Path(totals)
+        self._totals = None if totals is None else ReleaseStore(totals)
         if trust == "secure":
             self._agreement("", 0, 1, 0)  # refuses numbers of parties that prove nothing
         number = sum(count for count in rows.values() if count) if is_public else None
@@ -328,6 +314,7 @@ class Federation(RemoteRecords):
         if mechanism.sensitivity < self.sensitivity(statistic):
             raise InvalidInputError("The mechanism is made for a smaller sensitivity.")
         shared, run = self._shared, self._run(receipt)
+        number = shared.n_sums[run]
         arrays: dict[str, NDArray[Any]] = {}
         settings = pack(
             {
@@ -343,16 +330,27 @@ class Federation(RemoteRecords):
         )
         receipt.charge(mechanism.event())
         shared.sent, shared.received, shared.since = {}, {}, time.monotonic()
-        asked = [run.name, run.number, self.trust, sum_digest(settings, arrays)]
-        asked += [sorted(shared.rows), self.colluding, self.dropouts]
-        total = self._total_of_earlier_run(asked, statistic)
-        if total is None:
+
+        def make() -> Reply:
             if self.trust == "noisy":
-                total = self._noisy_total(run, settings, arrays, statistic)
+                total = self._noisy_total(run, number, settings, arrays, statistic)
             else:
-                total = self._secure_total(run, settings, arrays, statistic, mechanism)
-            self._keep(asked, total)
-        run.number += 1
+                total = self._secure_total(run, number, settings, arrays, statistic, mechanism)
+            return Reply("total", asdict(shared.rounds[-1]), {"total": total})
+
+        # A secure sum is made once: its parties sign one list and reveal once. So that a
+        # coordinator that was killed need not begin a new task, which would cost its budget again,
+        # each total is stored under what was asked for, and a fit of the same name takes it.
+        terms = {"trust": self.trust, "parties": sorted(shared.rows), "colluding": self.colluding}
+        terms |= {"dropouts": self.dropouts, "sum": settings}
+        asked = Request(run, f"total.{number}", terms, arrays)
+        found = make() if self._totals is None else self._totals.release_once(asked, make)
+        noted = SumRound(**{**found.facts, "included": tuple(found.fact("included"))})
+        if noted not in shared.rounds:  # of a fit that was interrupted
+            shared.rounds.append(noted)
+            shared.active = [each for each in shared.active if each in noted.included]
+        total = found.array("total", statistic.shape)
+        shared.n_sums[run] += 1
         receipt.only_if(*self.conditions)
         shared.released.append(total)
         return total.copy()
@@ -419,26 +417,31 @@ class Federation(RemoteRecords):
             )
         return {name: replies[name] for name in names if name in replies}
 
-    def _run(self, receipt: Receipt) -> _Run:
-        """Return what is known of a fit; its first sum lets every party agree and pay."""
+    def _run(self, receipt: Receipt) -> str:
+        """Return the name of a fit; its first sum lets every party agree and pay."""
         shared = self._shared
         run = shared.runs.get(receipt)
         if run is None:
-            run = shared.runs[receipt] = _Run(f"{self.task}/{shared.n_runs}")
-            shared.n_runs += 1
+            run = shared.runs[receipt] = f"{self.task}/{len(shared.n_sums)}"
+            shared.n_sums[run] = 0
             settings = {
                 "events": pack(receipt.events, {}),
                 "bounds": pack(self.bounds, {}),
                 "relation": str(self.relation),
             }
             for phase in ("sums.check", "sums.begin"):
-                self._ask(shared.active, Request(run.name, phase, settings), may_miss=0)
+                self._ask(shared.active, Request(run, phase, settings), may_miss=0)
         return run
 
     def _noisy_total(
-        self, run: _Run, settings: dict[str, Any], arrays: dict[str, Any], statistic: Statistic
+        self,
+        run: str,
+        number: int,
+        settings: dict[str, Any],
+        arrays: dict[str, Any],
+        statistic: Statistic,
     ) -> NDArray[np.float64]:
-        request = Request(run.name, f"sums.release.{run.number}", settings, arrays)
+        request = Request(run, f"sums.release.{number}", settings, arrays)
         replies = self._ask(self._shared.active, request, may_miss=self.dropouts)
         shape = statistic.shape
         if statistic.is_symmetric:
@@ -470,7 +473,8 @@ class Federation(RemoteRecords):
 
     def _secure_total(
         self,
-        run: _Run,
+        run: str,
+        number: int,
         settings: dict[str, Any],
         arrays: dict[str, Any],
         statistic: Statistic,
@@ -489,13 +493,13 @@ class Federation(RemoteRecords):
             requests = {}
             for name in names:
                 own = {key: each(name) if callable(each) else each for key, each in more.items()}
-                phase_of_sum = f"sums.{phase}.{run.number}"
-                requests[name] = Request(run.name, phase_of_sum, {**asked, **own}, brought)
+                phase_of_sum = f"sums.{phase}.{number}"
+                requests[name] = Request(run, phase_of_sum, {**asked, **own}, brought)
             lost = len(agreement.parties) - len(requests)
             return self._ask(list(requests), requests, may_miss=agreement.dropouts - lost)
 
         for _ in range(self.dropouts + 1):
-            agreement = self._agreement(run.name, run.number, size, largest, about)
+            agreement = self._agreement(run, number, size, largest, about)
             sums, session = SumCoordinator(agreement), secrets.token_hex(8)
             found = step("advertise", agreement.parties)
             sums.adverts = {name: reply.fact("advert") for name, reply in found.items()}
@@ -510,7 +514,13 @@ class Federation(RemoteRecords):
         found = step("confirm", included, included=included)
         signatures = {name: reply.fact("signature") for name, reply in found.items()}
         found = step("reveal", found, signatures=signatures)
-        cells = sums.total({name: reply.fact("shares") for name, reply in found.items()})
+        shares = {name: reply.fact("shares") for name, reply in found.items()}
+        try:
+            cells = sums.total(shares)
+        except FederationError:
+            raise
+        except (TypeError, ValueError, AttributeError, LookupError):
+            raise FederationError("A party sent what is not a message of a secure sum.") from None
         self._note(statistic, size, included, "nothing but the total")
         return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
 
@@ -524,48 +534,6 @@ class Federation(RemoteRecords):
         shared.rounds.append(SumRound(kind, size, names, seen, sent, received, seconds))
         if self._watch is not None:
             self._watch(shared.rounds[-1])
-
-    # Totals ---------------------------------------------------------------------------------------
-    # A secure sum is made once: its parties sign one list and reveal once. A coordinator that is
-    # killed after some sums would have to begin a new task, which costs its budget again. So each
-    # total is written down under what was asked, and a fit of the same name takes it from there.
-
-    def _total_path(self, asked: Sequence[Any]) -> Path | None:
-        if self._totals is None:
-            return None
-        self._totals.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(list(asked), sort_keys=True, allow_nan=False).encode()
-        return self._totals / f"{hashlib.sha256(text).hexdigest()[:32]}.npz"
-
-    def _total_of_earlier_run(
-        self, asked: Sequence[Any], statistic: Statistic
-    ) -> NDArray[np.float64] | None:
-        """Return the total of a fit that was interrupted: it is the release, and no second one."""
-        path = self._total_path(asked)
-        if path is None or not path.exists():
-            return None
-        try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as members:
-                total, facts = members["total"], json.loads(members["facts"].tobytes())
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-            total, facts = np.empty(0), {}
-        if total.shape != statistic.shape or not np.isfinite(total).all():
-            raise FederationError(
-                f"The stored total '{path}' is damaged. Remove it only if its sum can be made "
-                "again; otherwise begin a task under another name."
-            )
-        noted = SumRound(**{**facts, "included": tuple(facts["included"])})
-        self._shared.active = [each for each in self._shared.active if each in noted.included]
-        self._shared.rounds.append(noted)
-        return np.asarray(total, dtype=np.float64)
-
-    def _keep(self, asked: Sequence[Any], total: NDArray[np.float64]) -> None:
-        """Write a total down as soon as it is known."""
-        path = self._total_path(asked)
-        if path is not None:
-            facts = json.dumps(asdict(self._shared.rounds[-1])).encode()
-            with atomic_write(path) as file:
-                np.savez(file, total=total, facts=np.frombuffer(facts, np.uint8))
 
 
 def describe_request(

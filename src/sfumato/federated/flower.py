@@ -1,9 +1,9 @@
 """Flower's message API around the pure protocol: requests out, replies in, nothing else.
 
-Needs the extra ``sfumato[federated]``. A Flower app of ours is ``app = client_app("sums")`` and
-``app = server_app("sums")``, or "hulls"; the how-to page has its files and how it is started. One
-message a party and round holds a JSON header and arrays. Flower's own differential privacy and
-secure aggregation are not used.
+Needs the extra ``sfumato[federated]``. A Flower app of ours is ``app = client_app()`` and
+``app = server_app()``; the how-to page has its files and how it is started. One message a party and
+round holds a JSON header and arrays. Flower's own differential privacy and secure aggregation are
+not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from flwr.serverapp import Grid, ServerApp
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
 from sfumato.federated.federation import Federation, describe_request
-from sfumato.federated.hulls import HullTask, RemoteHulls, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import read_party
@@ -37,8 +36,8 @@ ARRAYS, HEADER = "arrays", "header"
 # At the party ------------------------------------------------------------------------------------
 
 
-def client_app(kind: str) -> ClientApp:
-    """Make the ClientApp that answers the phases of a kind of task for the party of its node.
+def client_app() -> ClientApp:
+    """Make the ClientApp that answers requests for sums, for the party of its node.
 
     A node names the file of its party: ``--node-config "party='/srv/clinic/party.toml'"``.
     """
@@ -48,20 +47,20 @@ def client_app(kind: str) -> ClientApp:
     def answer(message: Message, context: Context) -> Message:
         if "party" not in context.node_config:
             raise FederationError("The node's configuration does not name the file of its party.")
-        reply = answer_content(read_party(str(context.node_config["party"])), message.content, kind)
+        reply = answer_content(read_party(str(context.node_config["party"])), message.content)
         header = {"party": reply.party, "facts": dict(reply.facts), "refusal": reply.refusal}
         return Message(content=to_content(header, reply.arrays), reply_to=message)
 
     return app
 
 
-def answer_content(party: Party, content: RecordDict, kind: str) -> Reply:
+def answer_content(party: Party, content: RecordDict) -> Reply:
     """Return what a party answers to the content of a message, whatever it holds."""
     try:
         request = request_from(content)
     except Exception:  # whatever reading what a stranger sent may raise
         return Reply(party.name, refusal="The request cannot be read.")
-    if not str(request.phase).startswith(f"{kind}."):
+    if not str(request.phase).startswith("sums."):
         return Reply(party.name, refusal="This app knows no such phase.")
     return party.answer(request)
 
@@ -69,13 +68,12 @@ def answer_content(party: Party, content: RecordDict, kind: str) -> Reply:
 # At the coordinator ------------------------------------------------------------------------------
 
 
-def server_app(kind: str) -> ServerApp:
-    """Make the ServerApp that waits for parties, runs the rounds of a task and writes the result.
+def server_app() -> ServerApp:
+    """Make the ServerApp that waits for parties, fits an estimator to their sums and writes it.
 
     Its run configuration: ``task``, ``estimator`` (a file of `sfumato.save`), ``out`` (a folder),
     ``parties`` (how many), ``wait-seconds``, ``round-seconds``, ``party-names`` (separated by
-    commas, or empty); of sums ``trust``, ``colluding``, ``dropouts``; of hulls ``serve``,
-    ``min-parties``, ``queries`` (a .npy file, or empty).
+    commas, or empty), ``trust``, ``colluding``, ``dropouts``.
     """
     app = ServerApp()
 
@@ -86,11 +84,14 @@ def server_app(kind: str) -> ServerApp:
         out.mkdir(parents=True, exist_ok=True)
         try:
             _wait_for_parties(grid, int(config["parties"]), float(config["wait-seconds"]))
-            told = (_fit_sums if kind == "sums" else _fit_hulls)(grid, config, out)
+            told = _fit_sums(grid, config, out)
         except FederationError as error:
-            _write_json(out / "failed.json", {"task": config["task"], "failed": str(error)})
+            failed = {"task": config["task"], "failed": str(error)}
+            with atomic_write(out / "failed.json") as file:
+                file.write(json.dumps(failed, indent=2).encode())
             raise
-        _write_json(out / "federation.json", told)
+        with atomic_write(out / "federation.json") as file:
+            file.write(json.dumps(told, indent=2).encode())
         (out / "failed.json").unlink(missing_ok=True)
 
     return app
@@ -121,41 +122,6 @@ def _fit_sums(grid: Grid, config: Mapping[str, Any], out: Path) -> dict[str, Any
     with atomic_write(out / "sums.npz") as file:
         np.savez(file, *federation.released)
     return federation.to_dict(model.guarantee_)
-
-
-def _fit_hulls(grid: Grid, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    """Train hulls at the parties; write the merged model, or the labels of the query points."""
-    seconds, n_parties = float(config["round-seconds"]), int(config["parties"])
-    names = [name for name in str(config["party-names"]).split(",") if name]
-
-    def ask(request: Request) -> list[Reply]:
-        """Ask every connected node, also late ones; who is not heard of is named, if known."""
-        nodes = sorted(grid.get_node_ids())
-        replies = list(exchange(grid, dict.fromkeys(nodes, request), seconds).values())
-        heard = {reply.party for reply in replies}
-        absent = [name for name in names if name not in heard]
-        if not names:
-            absent = [f"absent party {i + 1}" for i in range(n_parties - len(replies))]
-        return replies + [Reply(name, refusal="No reply came from this party.") for name in absent]
-
-    task = HullTask(str(config["task"]), load(str(config["estimator"])), str(config["serve"]))
-    found = run_task(task, ask, min_parties=int(config["min-parties"]))
-    for each in found.rounds:
-        log(INFO, "%s", each)
-    if not isinstance(found.model, RemoteHulls):
-        save(found.model, out / "global.sfumato")
-    elif config["queries"]:
-        distances = found.model.distances(np.load(str(config["queries"]), allow_pickle=False))
-        classes = found.model.classes_
-        with atomic_write(out / "predictions.npz") as file:
-            labels = classes[distances.argmin(axis=1)]
-            np.savez(file, distances=distances, labels=labels, classes=classes)
-    return found.to_dict()
-
-
-def _write_json(path: Path, told: dict[str, Any]) -> None:
-    with atomic_write(path) as file:
-        file.write(json.dumps(told, indent=2).encode())
 
 
 class GridCarrier:

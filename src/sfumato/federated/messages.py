@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +23,6 @@ from numpy.typing import NDArray
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
-from sfumato.models.saving import load
 
 Arrays = Mapping[str, NDArray[Any]]
 HEADER = "header"
@@ -110,14 +108,6 @@ class Reply:
         return cls(header["party"], header["facts"], arrays, header["refusal"])
 
 
-def model_from(data: NDArray[np.uint8]) -> Any:
-    """Rebuild a model from the bytes of its file; they are data, whoever sent them, never run."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.sfumato"
-        path.write_bytes(np.asarray(data, dtype=np.uint8).tobytes())
-        return load(path)
-
-
 class ReleaseStore:
     """What a party has released, kept so that a retried round gets the same answer.
 
@@ -177,13 +167,6 @@ class ReleaseStore:
             f"The stored release '{phase}' of the task '{request.task}' is damaged. It is "
             "not made a second time; put its file back, or begin a task of another name."
         )
-
-    def require_free(self, request: Request, phase: str) -> None:
-        """Refuse a task whose name has served a task of another kind: each would cost in full."""
-        if self._path(Request(request.task, phase), ".release").exists():
-            raise FederationError(
-                f"The name '{request.task}' has served another kind of task; use another name."
-            )
 
     def log(self, request: Request, reply: Reply) -> None:
         """Write one line about a message that leaves: what for, how large, which digest."""

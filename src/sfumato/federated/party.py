@@ -2,8 +2,8 @@
 
 Phases of sums, in this order: ``sums.describe`` (public facts, nothing is paid), ``sums.check``
 (would it agree, nothing is paid), ``sums.begin`` (it pays for all sums of the task), then for each
-sum either ``sums.release`` (noise of its own) or the five steps of a secure sum. Phases of hulls:
-``hulls.fit``, ``hulls.distances``. Requests are read by `federated/schema.py` before anything else.
+sum either ``sums.release`` (noise of its own) or the five steps of a secure sum. Requests are read
+by `federated/schema.py` before anything else.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError, SfumatoError
-from sfumato.federated.messages import ReleaseStore, Reply, Request, model_from
+from sfumato.federated.messages import ReleaseStore, Reply, Request
 from sfumato.federated.schema import Asked, pack, read_request, require_safe
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, digest_of
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.gaussian import GaussianShareMechanism
-from sfumato.models.saving import stored_bytes
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation, Unit
@@ -234,6 +234,33 @@ class Party:
 
         return cls(name, load, store, table=read, **rights)
 
+    def fit_hulls(self, hulls: Any) -> Any:
+        """Fit private class hulls to the party's rows, on its terms and charged to its ledger.
+
+        Parameters
+        ----------
+        hulls : EntryHullClassifier or PrivateAffineHullClassifier
+            Not fitted; a clone of it is.
+
+        Returns
+        -------
+        estimator
+            Fitted, and private: it may leave the party.
+        """
+        if hulls.bounds is None or labels_of(hulls.bounds) is None:
+            raise FederationError(f"{self.name} refuses: the labels must be listed in the bounds.")
+        self.terms._require(
+            self.name,
+            bounds=hulls.bounds,
+            unit=hulls.unit,
+            relation=hulls.relation,
+            epsilon=hulls.epsilon,
+            delta=hulls.delta,
+            entry_bound=getattr(hulls, "entry_bound", None),
+        )
+        model = clone(hulls).set_params(ledger=self.ledger, **self.execution)
+        return model.fit(*self._data(table=False))
+
     def answer(self, request: Request) -> Reply:
         """Answer a request, or refuse it in a sentence; never with an unknown error's text.
 
@@ -264,16 +291,6 @@ class Party:
 
     def _answer(self, asked: Asked) -> Reply:
         request, settings, store = asked.request, asked.settings, self.store
-        if asked.phase == "hulls.fit":
-            made = store.release_once(request, lambda: self._fit_hulls(asked))
-            return Reply(self.name, made.facts) if settings["serve"] == "distances" else made
-        if asked.phase == "hulls.distances":  # from the stored private model: no new release
-            fitted = store.earlier(request, "hulls.fit")
-            if fitted is None:
-                raise FederationError(f"The hulls of the task '{request.task}' were never fitted.")
-            model = model_from(fitted.arrays["model"])
-            found = model.distances(settings["queries"]).astype(np.float32)
-            return Reply(self.name, {"classes": model.classes_.tolist()}, {"distances": found})
         if asked.phase == "sums.describe":
             return self._describe(settings)
         if asked.phase == "sums.check":
@@ -288,41 +305,16 @@ class Party:
             return store.release_once(request, lambda: self._release(asked))
         return self._secure_step(asked)
 
-    def _read(self, load: Callable[[], Any]) -> Any:
-        """Load rows; what is wrong with them, and where they are, is nobody else's business."""
+    def _data(self, *, table: bool) -> Any:
+        """Return the table, or rows and labels; what is wrong with them is nobody's business."""
+        load = self.table if table else self.load
+        if load is None:
+            raise FederationError(f"{self.name} has rows of numbers, and no table.")
         try:
             return load()
         except Exception:
             _log.exception("%s could not read its rows", self.name)
             raise FederationError(f"{self.name} cannot read its rows; see its log.") from None
-
-    def _data(self, *, table: bool) -> Any:
-        """Return the table, or rows and labels."""
-        if not table:
-            return self._read(self.load)
-        if self.table is None:
-            raise FederationError(f"{self.name} has rows of numbers, and no table.")
-        return self._read(self.table)
-
-    def _fit_hulls(self, asked: Asked) -> Reply:
-        """Fit the private hulls; the estimator charges the ledger, the store holds the lock."""
-        estimator = asked.settings["estimator"]
-        if estimator.bounds is None or labels_of(estimator.bounds) is None:
-            raise FederationError(f"{self.name} refuses: the labels must be listed in the bounds.")
-        self.terms._require(
-            self.name,
-            bounds=estimator.bounds,
-            unit=estimator.unit,
-            relation=estimator.relation,
-            epsilon=estimator.epsilon,
-            delta=estimator.delta,
-            entry_bound=getattr(estimator, "entry_bound", None),
-        )
-        self.store.require_free(asked.request, "sums.begin")  # what a name costs is settled once
-        model = estimator.set_params(ledger=self.ledger, **self.execution)
-        model.fit(*self._data(table=False))
-        facts = {"guarantee": model.guarantee_.to_dict(), "classes": model.classes_.tolist()}
-        return Reply(self.name, facts, {"model": np.frombuffer(stored_bytes(model), np.uint8)})
 
     # What the party holds and pays ----------------------------------------------------------------
 
@@ -363,7 +355,6 @@ class Party:
     def _begin(self, asked: Asked) -> Reply:
         settings, given = asked.settings, asked.request.settings
         self._require_terms(settings)
-        self.store.require_free(asked.request, "hulls.fit")
         events = settings["events"]
         prepay(self.ledger, *events, unit=Unit.RECORD, relation=settings["relation"])  # [Y1]
         facts = {"events": [each.to_dict() for each in events]}

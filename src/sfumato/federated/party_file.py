@@ -11,8 +11,7 @@
     target = "label"             # the column of labels, for a table
     max_epsilon = 3.0            # a task that asks for more is refused
     max_delta = 1e-6             # likewise
-    unit = "record"              # the only unit and relation accepted; these are the defaults
-    relation = "replace_one"
+    relation = "replace_one"     # the only one accepted; this is the default
 
     key = "key.pem"              # for secure sums: the party's own key (Ed25519),
     colluding = 1                # how many parties may at least work with the coordinator, and
@@ -21,8 +20,7 @@
     [keys]                       # the public keys of all parties, got from them and nobody else
     hospital-b = "5f1c..."
 
-Paths are taken from the folder of the file. With unit "entry", `entry_bound` may name the smallest
-change that must be protected; without it every change inside the box must be.
+Paths are taken from the folder of the file. The unit is the record.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
 NEEDED = {"name", "data", "store", "ledger", "bounds", "max_epsilon", "max_delta"}
-OPTIONAL = {"dataset", "target", "unit", "relation", "entry_bound", "execution"}
+OPTIONAL = {"dataset", "target", "relation", "execution"}
 OPTIONAL |= {"key", "keys", "colluding"}  # for secure sums
 NONE = "none"
 
@@ -97,9 +95,8 @@ def read_party(path: str | os.PathLike[str]) -> Party:
         bounds=agreed,
         max_epsilon=float(record["max_epsilon"]),
         max_delta=float(record["max_delta"]),
-        unit=str(record.get("unit", Unit.RECORD)),
+        unit=Unit.RECORD,
         relation=str(record.get("relation", Relation.REPLACE_ONE)),
-        entry_bound=record.get("entry_bound"),
         colluding=int(record.get("colluding", 1)),
         table=bounds,
     )

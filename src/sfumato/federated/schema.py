@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from importlib import import_module
 from operator import lt
 from typing import Any
 
@@ -500,7 +499,6 @@ PARTS: dict[type, _Entry] = {
         statistic=_HEX_64,
         colluding=_COUNT,
         dropouts=_COUNT,
-        neighbours=_between(1, MAX_LISTED, whole=True),
     ),
 }
 _INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
@@ -508,41 +506,6 @@ _INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
 _NO_MAPS = (AdditiveScores, Reader)
 MAPS = tuple(kind for kind in PARTS if "__call__" in vars(kind) and kind not in _NO_MAPS)
 STATISTICS = tuple(kind for kind in PARTS if issubclass(kind, Statistic))
-
-# Public estimators that parties fit for a task of hulls: parameters that travel.
-_SHARED: dict[str, Kind] = {
-    "hull_components": _SIZE,
-    "n_layers": _SIZE,
-    "branch_size": _maybe(_SIZE),
-    "epsilon": _between(0.0, 1e9),
-    "delta": _between(0.0, 1.0),
-    "bounds": _maybe(_bounds),
-    "dtype": _word("float64", "float32"),
-    "random_state": _maybe(_between(0, 2**32 - 1, whole=True)),
-}
-HULLS: dict[str, dict[str, Kind]] = {
-    "EntryHullClassifier": {
-        **_SHARED,
-        "entry_bound": _maybe(_REAL),
-        "partition": _maybe(_word("kmeans", "random")),
-        "n_smoothing": _maybe(_between(0, 2**10, whole=True)),
-    },
-    "PrivateAffineHullClassifier": {
-        **_SHARED,
-        "n_components": _SIZE,
-        "gaussians_per_class": _maybe(_SIZE),
-        "samples_per_gaussian": _maybe(_SIZE),
-        "relation": _word(*map(str, Relation)),
-    },
-}
-
-
-def _hulls(value: Any, brought: _Brought) -> Any:
-    if type(value) is not dict or len(value) != 1 or (name := next(iter(value))) not in HULLS:
-        raise FederationError(f"must be one of {sorted(HULLS)}.")
-    # One of Sfumato's estimators, which may be defined in a package above this one.
-    return getattr(import_module("sfumato"), name)(**_record(HULLS[name])(value[name], brought))
-
 
 SUM: dict[str, Kind] = {
     "maps": _list(_part(*MAPS), 8),
@@ -565,8 +528,6 @@ _ADVERT = _record({"cipher": _HEX_64, "mask": _HEX_64, "signature": _HEX_128})
 REQUESTS: dict[str, Kind] = {
     name: _record(fields)
     for name, fields in {
-        "hulls.fit": {"serve": _word("models", "distances"), "estimator": _hulls},
-        "hulls.distances": {"queries": _array(2, MAX_MAGNITUDE)},
         "sums.describe": {"relation": _RELATION, "trust": _word("noisy", "secure"), "table": _FLAG},
         "sums.check": _BEGIN,
         "sums.begin": _BEGIN,
@@ -578,8 +539,7 @@ REQUESTS: dict[str, Kind] = {
         "sums.reveal": {**_STEP, "signatures": _by_name(_HEX_128)},
     }.items()
 }
-_ONE_SUM = frozenset(REQUESTS) - {"hulls.fit", "hulls.distances", "sums.describe"}
-_ONE_SUM -= {"sums.check", "sums.begin"}
+_ONE_SUM = frozenset(REQUESTS) - {"sums.describe", "sums.check", "sums.begin"}
 
 
 # To a party, and at one --------------------------------------------------------------------------
@@ -608,10 +568,9 @@ def pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, Reader) and isinstance(value.classes, np.ndarray):
         value = replace(value, classes=value.classes.tolist())
     name = type(value).__name__
-    fields = PARTS[type(value)].fields if type(value) in PARTS else HULLS.get(name)
-    if fields is None:
+    if type(value) not in PARTS:
         raise FederationError(f"{name} cannot be sent to parties.")
-    return {name: {each: pack(getattr(value, each), arrays) for each in fields}}
+    return {name: {each: pack(getattr(value, each), arrays) for each in PARTS[type(value)].fields}}
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,11 @@ try:
 except ImportError:  # noisy sums do without: see `Identity`
     ed25519 = None
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Words = NDArray[np.uint64]
 Advert = Mapping[str, str]
 
 MODULUS_BITS = 64
-DEFAULT_NEIGHBOURS = 16  # parties with whom each has masks, or all if there are fewer
+MIN_NEIGHBOURS = 16  # parties with whom each has masks, or all if there are fewer
 CHUNK = 2**16  # bytes of a mask that are made at once and stay in the cache
 PRIME = 2**521 - 1  # of the field of Shamir's shares
 SECRET_BYTES, SHARE_BYTES = 32, 66
@@ -57,13 +55,13 @@ class Agreement:
     statistic: Digest of what is added up, over which rows, on which grid.
     colluding: Parties that may work with the coordinator without breaking the promise.
     dropouts: Parties that may vanish before the end.
-    neighbours: Others with whom a party shares masks; by default 16, or more where needed.
 
     A list of parties is signed by ``threshold = P - dropouts`` of them. Two different lists would
     need an honest party that signs twice if ``2 threshold > P + colluding``; anything else is
-    refused. Neighbours form a ring in which each party is joined to the next ones on both sides:
-    such a graph stays in one piece when fewer parties are taken away than each has neighbours, so
-    that nothing but the total of the honest ones can be told from their masked numbers.
+    refused. A party shares masks with its neighbours, 16 others or more where needed: those that
+    come next on both sides of a ring. Such a graph stays in one piece when fewer parties are taken
+    away than each has neighbours, so that nothing but the total of the honest ones can be told from
+    their masked numbers.
     """
 
     task: str
@@ -74,7 +72,6 @@ class Agreement:
     statistic: str = ""
     colluding: int = 1
     dropouts: int = 0
-    neighbours: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parties", dict(sorted(self.parties.items())))
@@ -94,13 +91,6 @@ class Agreement:
             )
         if n_parties * self.largest >= 2 ** (MODULUS_BITS - 1):
             raise FederationError("The total of so many parties could wrap around the modulus.")
-        if self.neighbours is None:
-            wanted = max(DEFAULT_NEIGHBOURS, lost + 1)
-            object.__setattr__(self, "neighbours", min(wanted, n_parties - 1))
-        if not min(lost + 1, n_parties - 1) <= (self.neighbours or 0) <= n_parties - 1:
-            raise FederationError(
-                f"A party needs {min(lost + 1, n_parties - 1)} to {n_parties - 1} neighbours."
-            )
 
     @property
     def threshold(self) -> int:
@@ -114,7 +104,9 @@ class Agreement:
 
     def neighbours_of(self, name: str) -> list[str]:
         """Return the parties with whom a party shares masks: the next ones on both sides."""
-        names, half = list(self.parties), -(-(self.neighbours or 0) // 2)
+        names = list(self.parties)
+        wanted = max(MIN_NEIGHBOURS, self.colluding + self.dropouts + 1)
+        half = -(-min(wanted, len(names) - 1) // 2)
         here = names.index(name)
         near = {names[(here + step) % len(names)] for step in range(-half, half + 1)}
         return sorted(near - {name})
@@ -206,13 +198,6 @@ def derive(secret: bytes, *, transcript: str, use: list[str]) -> bytes:
     return bytes(HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(secret))
 
 
-def seed_mask_key(seed: bytes, transcript: str, name: str) -> bytes:
-    """Return the key of a party's own mask."""
-    if len(seed) != SECRET_BYTES:
-        raise FederationError("A seed has 32 bytes.")
-    return derive(seed, transcript=transcript, use=["own mask", name])
-
-
 def pair_mask_key(
     secret: bytes, adverts: Mapping[str, Advert], transcript: str, name: str, other: str
 ) -> bytes:
@@ -296,43 +281,15 @@ def _lagrange_weights(places: tuple[int, ...], place: int) -> tuple[int, ...]:
 # A party -----------------------------------------------------------------------------------------
 
 
-def _step(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a step of the protocol refuse messages that have not the form of one."""
-
-    @wraps(function)
-    def refusing(*args: P.args, **options: P.kwargs) -> T:
-        try:
-            return function(*args, **options)
-        except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
-            if isinstance(error, FederationError):
-                raise
-            raise FederationError(
-                f"What was sent for '{function.__name__}' is not a message of a secure sum."
-            ) from None
-
-    return refusing
-
-
 class Journal:
-    """Decisions that a party makes once, whatever session or process asks.
+    """Decisions that a party makes once, kept in a folder, whatever session or process asks."""
 
-    folder: Where decisions are kept; by default in this process only, for simulations.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._decided: dict[str, str] = {}
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
 
     def decide(self, question: str, answer: str, refusal: str) -> None:
         """Write down the answer to a question, or refuse one that differs from the first."""
-        if self._first(question, answer) != answer:
-            raise FederationError(refusal)
-
-    def _first(self, question: str, answer: str) -> str:
-        if self._folder is None:
-            return self._decided.setdefault(question, answer)
         # A digest: the coordinator chooses names and must not choose a path.
         name = hashlib.sha256(question.encode()).hexdigest()[:32]
         aside, path = self._folder / f"{name}.{os.getpid()}", self._folder / f"{name}.decision"
@@ -344,10 +301,10 @@ class Journal:
             os.link(aside, path)  # fails where another process was first; never half written
             sync_folder(path)  # a signature is sent next, and a power cut must not undo its reason
         except FileExistsError:
-            return path.read_text(encoding="utf-8")
+            if path.read_text(encoding="utf-8") != answer:
+                raise FederationError(refusal) from None
         finally:
             aside.unlink()
-        return answer
 
 
 class Member:
@@ -412,7 +369,6 @@ class Member:
         keys = {"cipher": public_of(self._cipher_secret), "mask": public_of(self._mask_secret)}
         return {**keys, "signature": self._identity.sign(self._advert_text(self.name, keys))}
 
-    @_step
     def share(self, adverts: Mapping[str, Advert]) -> dict[str, str]:
         """Check the keys that all parties advertise; return a sealed share of the own secrets."""
         self._require_new("share", dict(adverts))
@@ -449,7 +405,6 @@ class Member:
         self._asked["share"] = digest_of(dict(adverts))
         return dict(boxes)
 
-    @_step
     def mask(self, boxes: Mapping[str, str], cells: NDArray[np.int64]) -> Words:
         """Take the others' sealed shares, by sender, and return the own numbers under masks."""
         self._require_new("mask", dict(boxes), after="share")
@@ -483,7 +438,8 @@ class Member:
             seed, key = text[:SHARE_BYTES].hex(), text[SHARE_BYTES:].hex()
             self._shares[sender] = {"seed": seed, "key": key}
         words = numbers.view(np.uint64).copy()
-        add_mask(words, seed_mask_key(self._seed, self._transcript, self.name))
+        own = derive(self._seed, transcript=self._transcript, use=["own mask", self.name])
+        add_mask(words, own)
         for other in sorted(set(senders) & set(agreement.neighbours_of(self.name))):
             secret, transcript = self._mask_secret, self._transcript
             pair = pair_mask_key(secret, self._adverts, transcript, self.name, other)
@@ -492,7 +448,6 @@ class Member:
         self._asked["mask"] = digest_of(dict(boxes))
         return words.copy()
 
-    @_step
     def confirm(self, included: Sequence[str]) -> str:
         """Return a signature of the list of parties whose numbers are in the sum."""
         listed = sorted(map(str, included))
@@ -514,7 +469,6 @@ class Member:
         self._asked["confirm"] = digest_of(listed)
         return self._identity.sign(canonical(["list", self._transcript, senders, listed]))
 
-    @_step
     def reveal(self, signatures: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Return the shares that take the masks off the total, once enough have signed its list.
 
@@ -592,7 +546,6 @@ class SumCoordinator:
         self._require(self.boxes, "sent shares")
         return {sender: boxes[name] for sender, boxes in self.boxes.items() if sender != name}
 
-    @_step
     def included(self) -> list[str]:
         """Return the parties whose masked numbers have come."""
         self._require(self.masked, "sent numbers")
@@ -601,7 +554,6 @@ class SumCoordinator:
                 raise FederationError(f"{name} sent numbers of another shape or type.")
         return sorted(self.masked)
 
-    @_step
     def total(self, shares: Mapping[str, Mapping[str, Any]]) -> NDArray[np.int64]:
         """Take the masks off by what `Member.reveal` gave; return the exact total."""
         agreement, included = self.agreement, self.included()
@@ -612,7 +564,8 @@ class SumCoordinator:
             total += self.masked[name]
         for name in included:
             seed = self._rebuild(shares, "seeds", name)
-            add_mask(total, seed_mask_key(seed, transcript, name), subtract=True)
+            own = derive(seed, transcript=transcript, use=["own mask", name])
+            add_mask(total, own, subtract=True)
         for gone in sorted(set(self.boxes) - set(included)):
             secret = self._rebuild(shares, "keys", gone)
             if public_of(secret) != self.adverts[gone]["mask"]:
