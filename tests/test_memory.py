@@ -285,7 +285,7 @@ def test_short_memory_changes_the_time_and_nothing_else(monkeypatch, model):
     """What is kept to save time is computed anew: no error tells of a secret number of rows."""
     X, y, found = np.random.default_rng(0).uniform(size=(500, 5)), np.arange(500) % 3, []
     for free in (1e12, 1e6):
-        monkeypatch.setattr("sfumato.sums.records.fits_in_memory", lambda n, f=free: n <= f / 1e3)
+        monkeypatch.setattr("sfumato.sums.singles.fits_in_memory", lambda n, f=free: n <= f / 1e3)
         monkeypatch.setattr("sfumato.sums.maps.fits_in_memory", lambda n, f=free: n <= f / 1e3)
         with seeded_noise(0):
             found.append(model.fit(X, y).decision_function(X))

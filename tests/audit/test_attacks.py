@@ -1,4 +1,4 @@
-"""Attacks by a threshold, by shadow models, by matching: known laws, formulas, brute force."""
+"""Attacks by a threshold and by matching: known laws, formulas, brute force."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom, norm
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score, roc_curve
-from sklearn.neighbors import KernelDensity
 
 from sfumato import Bounds, Fabricator
-from sfumato.audit import audit, membership_attack, reidentification, shadow_attack
-from sfumato.audit.attacks import attack_from_values, likelihood_ratios
+from sfumato.audit import audit, reidentification
+from sfumato.audit.attacks import attack_from_values
 from sfumato.audit.empirical import lower_limit, upper_limit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import EntryMechanism
@@ -74,62 +71,6 @@ def test_guessing_looks_like_guessing(seed: int) -> None:
     rng = np.random.default_rng(seed)
     found = attack_from_values(rng.normal(size=2000), rng.normal(size=2000))
     assert found.auc.lower - 0.02 < 0.5 < found.auc.upper + 0.02
-
-
-def test_rows_that_stand_there_repeatedly_count_once() -> None:
-    inside, outside = values(0, 200, 200)
-    once = attack_from_values(inside, outside)
-    tenfold = attack_from_values(np.repeat(inside, 10), np.repeat(outside, 10), repeats=10)
-    assert tenfold.auc.value == pytest.approx(once.auc.value)
-    width = [found.auc.upper - found.auc.lower for found in (once, tenfold)]
-    assert width[1] == pytest.approx(width[0], rel=0.05)
-    assert tenfold.n_members == 200
-
-
-# Shadow models ----------------------------------------------------------------------------------
-
-
-def test_scores_are_the_printed_likelihood_ratios(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    halves = np.argsort(rng.random((8, 30)), axis=0) < 4
-    values = rng.normal(size=(8, 30)) - halves
-    found = likelihood_ratios(values, halves)
-
-    def pooled(taken: np.ndarray) -> float:
-        groups = [values[taken[:, j], j] for j in range(30)]
-        return sum(((g - g.mean()) ** 2).sum() for g in groups) / sum(len(g) - 1 for g in groups)
-
-    for model, row in ((0, 0), (3, 17), (7, 29)):
-        others = np.arange(8) != model
-        seen = values[others & halves[:, row], row].mean()
-        unseen = values[others & ~halves[:, row], row].mean()
-        v = values[model, row]
-        right = norm.logpdf(v, seen, pooled(halves) ** 0.5)
-        right -= norm.logpdf(v, unseen, pooled(~halves) ** 0.5)
-        assert found[model, row] == pytest.approx(right)
-
-
-def test_shadow_models_find_members_and_forgetting_hides_them(
-    digits: tuple[np.ndarray, np.ndarray],
-) -> None:
-    order = np.random.default_rng(0).permutation(len(digits[0]))[:400]
-    X, y = (each[order] for each in digits)
-    model = LogisticRegression(C=100.0, max_iter=2000)
-    half = np.arange(400) < 200
-    plain = membership_attack(
-        clone(model).fit(X[half], y[half]),
-        X[half],
-        X[~half],
-        y_members=y[half],
-        y_non_members=y[~half],
-    )
-    found = shadow_attack(model, X, y, 16, n_jobs=2)
-    assert found.auc.value > plain.auc.value  # better than one threshold for all rows
-    found = shadow_attack(lambda: KernelDensity(bandwidth=1e3), X, n_models=8)
-    assert abs(found.auc.value - 0.5) < 0.1
-    for n_models in (2, 7):
-        with pytest.raises(InvalidInputError, match="even"):
-            shadow_attack(model, X, y, n_models)
 
 
 # Matching ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ Read `audits` (one call), `empirical` (lower bounds on epsilon), `attacks`,
 of private estimators and the taint test.
 """
 
-from sfumato.audit.attacks import membership_attack, shadow_attack
+from sfumato.audit.attacks import membership_attack
 from sfumato.audit.audits import audit
 from sfumato.audit.empirical import empirical_epsilon
 from sfumato.audit.membership import density_difference, membership_score

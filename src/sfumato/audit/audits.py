@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.audit.membership import membership_score
 from sfumato.audit.reidentification import reidentification
 from sfumato.audit.report import AuditReport, TwoPoint
+from sfumato.audit.testing.contracts import PrivateCase, neighbours
 from sfumato.audit.testing.inspection import described
 from sfumato.audit.testing.taint import compare_replays, fit, rows_of_a_person
 from sfumato.core.parallel import map_in_parallel
@@ -37,7 +37,7 @@ from sfumato.mechanisms.base import Released, Tape, taped
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.models.base import PrivateEstimator
 from sfumato.privacy.events import GaussianEvent, flatten
-from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.privacy.guarantee import Unit
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 
 Data = tuple[NDArray[Any], NDArray[Any] | None]
@@ -144,7 +144,8 @@ def two_point(
         data: Data = pattern(model, 0) if X is None else (np.asarray(X), None)
         if X is not None and y is not None:
             data = data[0], np.asarray(y)
-        members, pairs = worst_neighbours(model, *data, None if edge is None else np.asarray(edge))
+        rows = None if edge is None else np.asarray(edge)
+        members, pairs = neighbours(PrivateCase(model, *data, rows_at_bound=rows))
         promise = fit(clone(model), *members[0]).guarantee_  # on tape it would read "testing"
         with taped() as tape:
             fit(clone(model), *members[0])
@@ -247,48 +248,7 @@ def statistics(
     return tape.releases
 
 
-# Neighbouring data sets, made from public bounds alone ------------------------------------------
-
-
-def worst_neighbours(
-    estimator: Any, X: NDArray[Any], y: NDArray[Any] | None, edge: NDArray[Any] | None = None
-) -> tuple[list[Data], list[tuple[int, int]]]:
-    """Return data sets that differ in their last row or person, and which of them are neighbours.
-
-    The last row, or those of the last person, are replaced by rows `edge`, by default rows on the
-    edge of the bounds; with unit "entry" one number is moved by its bound.
-    """
-    bounds: Bounds = estimator.array_bounds
-    n_features, k = X.shape[1], rows_of_a_person(estimator)
-    is_entry = Unit(estimator.unit) is Unit.ENTRY
-    labels: list[Any] = [None]
-    if is_entry:
-        box = bounds.box(n_features)
-        low = X[-1] if box is None else np.append(box[0][:1], X[-1][1:])
-        moved = low.copy()
-        whole = [] if bounds.norm is None else [2 * bounds.norm]
-        whole += [] if box is None else [float(np.max(box[1] - box[0]))]
-        moved[0] += estimator.entry_bound or min(whole)
-        edge = np.vstack([low, moved])
-    elif edge is None:
-        centre, radius = bounds.ball(n_features)
-        axes = np.eye(n_features)[:2]
-        far = np.vstack([axes, -axes, axes.sum(axis=0), -axes.sum(axis=0)]) * 2 * radius
-        every = np.full((2, len(centre)), [[2 * radius], [-2 * radius]])
-        edge = np.vstack([bounds.clip(centre + np.vstack([far, every])), centre])
-    if y is not None and not is_entry:
-        labels = list(dict.fromkeys(np.unique(y)[[0, -1]]))
-    members: list[Data] = []
-    for row in edge:
-        for label in labels:
-            changed = None if y is None else y.copy()
-            if changed is not None and label is not None:
-                changed[-k:] = label
-            members.append((np.vstack([X[:-k], *[row] * k]), changed))
-    if is_entry or Relation(estimator.relation) is Relation.REPLACE_ONE:
-        return members, list(combinations(range(len(members)), 2))
-    members = [(X[:-k], None if y is None else y[:-k]), *members]
-    return members, [(i, 0) for i in range(1, len(members))]
+# Data made from public bounds alone ------------------------------------------------------------
 
 
 def pattern(estimator: Any, n_features: int) -> Data:

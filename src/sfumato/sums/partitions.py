@@ -381,10 +381,6 @@ class PartitionedRecords(Records):
         kept._part = _Part(None, (), self.width, self.person, inside)
         return kept
 
-    def cache_float32(self) -> Records:
-        """Do the same on the grid of `Float32Rows`."""
-        return self.cache(in_singles=True)
-
     def _sum(self, statistic: Statistic, **_: Any) -> SecretSum | PersonSum:
         total = self._merged(statistic)
         if not isinstance(total, PersonSum):

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sfumato.core.arrays import Array, by_columns, is_foreign_array, like, namespace_of, to_numpy
-from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.guarantee import Relation
@@ -206,79 +205,61 @@ class Records(ABC):
         made._persons, made.is_grouped_by_person = self._persons, self.is_grouped_by_person
         return made
 
-    def cache(self) -> Records:
+    def cache(self, *, in_singles: bool = False) -> Records:
         """Return the records with their maps computed once and kept, on the grid of sums.
 
         Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them;
-        rows outside the ball, which a target by `Beside` is no part of, become zero.
-        Where memory is short, maps are computed on each pass as before, to the same numbers.
+        rows outside the ball, which a target by `BesideTarget` is no part of, become zero. Where
+        memory is short, rows are kept on disk; where that is full, maps are computed on each pass.
+        Numbers are the same.
+
+        Parameters
+        ----------
+        in_singles : bool, default=False
+            Cut rows to the coarser grid of `Float32Rows`, multiples of ``2**-SINGLE_BITS``.
 
         Returns
         -------
         Records
-            The same records, in memory if it holds them.
+            The same records, their rows on the grid.
         """
-        if not fits_in_memory(4 * self.width * (self._count or 0)):
-            return self
-        parts: list[Array] = []
-        numbers, sizes = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.uint16)]
-        whole, filled = np.empty((self._count or 0, self.width), dtype=np.float32), 0
-        width = self.width - self._beside
-        for block, codes, size in self._blocks():
-            on_grid = cut_inside(block, ROW_BITS, width)
-            if is_foreign_array(on_grid) or self._count is None:
-                parts.append(on_grid if is_foreign_array(on_grid) else on_grid.astype(np.float32))
-                if not fits_in_memory(4 * self.width * filled):  # and as much again when joined
-                    return self
-            else:  # in its place at once: half of the memory
-                whole[filled : filled + len(codes)] = on_grid
-            filled += len(codes)
-            numbers.append(codes)
-            sizes.append(np.broadcast_to(np.asarray(size, dtype=np.uint16), len(codes)))
-        rows = namespace_of(parts[0]).concat(parts) if parts else whole
-        persons = self._persons
-        if isinstance(persons, UnsortedPersons):
-            persons = replace(persons, sizes=np.concatenate(sizes))
-        kept = ArrayRecords(rows, np.concatenate(numbers), relation=self.relation, persons=persons)
-        kept._in_ball, kept._beside = width, self._beside
-        return kept
+        width, bits = self.width - self._beside, SINGLE_BITS if in_singles else ROW_BITS
 
-    def cache_float32(self) -> Records:
-        """Return the records with their maps computed once and kept, on the grid of `Float32Rows`.
-
-        Where memory is short, on disk; where that is full, maps are computed on each pass. Numbers
-        are the same.
-
-        Returns
-        -------
-        Records
-            The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
-        """
-
-        def coarse_blocks() -> Iterator[Block]:
+        def blocks_on_grid() -> Iterator[Block]:
             for block in self._blocks():
                 whole = [block] if self.person is None else by_size(*block, self.person)
                 for rows, codes, size in whole:
-                    coarse = cut_inside(rows, SINGLE_BITS, self.width)
-                    if not is_foreign_array(coarse):
-                        yield Float32Rows.of(coarse), codes, size
-                    elif self.person is None:  # classes go along, and not on each pass
-                        yield by_columns(coarse), like(coarse, codes), size
+                    on_grid = cut_inside(rows, bits, width)
+                    if not is_foreign_array(on_grid):
+                        kept = Float32Rows.of(on_grid) if in_singles else on_grid.astype(np.float32)
+                        yield kept, codes, size
+                    elif in_singles and self.person is None:  # classes go along, not on each pass
+                        yield by_columns(on_grid), like(on_grid, codes), size
                     else:
-                        yield coarse, codes, size
+                        yield on_grid, codes, size
 
         blocks: list[Block] = []
         read: Callable[[], Iterator[Block]] = lambda: iter(blocks)  # noqa: E731
         with RowsOnDisk() as disk:
-            for rows, codes, size in coarse_blocks():
+            for rows, codes, size in blocks_on_grid():
                 try:
                     blocks.append((disk.held(rows), codes, size))
                 except OSError:  # it is full
-                    read = coarse_blocks
+                    read = blocks_on_grid
                     break
         kept = self._as_blocks(read, self.width)
-        kept._in_ball = self.width
+        kept._in_ball, kept._beside, kept._count = width, self._beside, self._count
         return kept
+
+    def cache_float32(self) -> Records:
+        """Return the records with their maps computed once and kept, on the coarser grid.
+
+        Returns
+        -------
+        Records
+            The same records, see `cache`.
+        """
+        return self.cache(in_singles=True)
 
     def _sum(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum | PersonSum:
         if self.person is not None:

@@ -86,16 +86,17 @@ class PrivateCase:
         return fit(clone(self.estimator).set_params(**params), self.X, self.y)
 
 
-def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
-    """Yield neighbours under the estimator's relation: a last row, or person, replaced or removed.
+def neighbours(case: PrivateCase) -> tuple[list[Data], list[tuple[int, int]]]:
+    """Return data sets that differ in their last row or person, and which of them are neighbours.
 
     The rows lie on the edge of the bounds, far outside them, inside, and are not finite; each
     comes with two labels. With unit "entry" one number of the last row is moved instead, by the
-    `entry_bound` or through the whole box; its label stays, for labels are public there.
+    `entry_bound` or through the whole range; its label stays, for labels are public there.
     """
     estimator, X, y = case.estimator, case.X, case.y
     bounds: Bounds = estimator.array_bounds
     k, n_features = rows_of_a_person(estimator), X.shape[1]
+    box = bounds.box(n_features)
 
     def with_last(row: np.ndarray, label: Any) -> Data:
         labels = None if y is None else y.copy()
@@ -103,37 +104,38 @@ def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
             labels[-k:] = label
         return np.vstack([X[:-k], *[row] * k]), labels
 
+    members: list[Data] = []
     if estimator.unit == Unit.ENTRY:
-        low, high = bounds.box(n_features)  # type: ignore[misc]
         asked, label = estimator.entry_bound, None if y is None else y[-1]
-        for column in {int(np.argmin(high - low)), int(np.argmax(high - low)), 0}:
+        reach = np.full(n_features, bounds.norm or 0.0)
+        low, high = (-reach, reach) if box is None else box
+        for column in {0, int(np.argmin(high - low)), int(np.argmax(high - low))}:
             a, b = low[column], high[column]
             moves = [(a, b), (a - 9, b + 9), (np.nan, b), (np.inf, a)]
             if asked is not None:
                 starts = (a, b - asked, a - asked / 2, a - 9, X[-1, column])
                 moves = [(start, start + asked) for start in starts]
             for move in moves:
-                first, second = (np.array(X[-1]) for _ in move)
-                first[column], second[column] = move
-                yield with_last(first, label), with_last(second, label)
-        return
+                for number in move:
+                    row = np.array(X[-1])
+                    row[column] = number
+                    members.append(with_last(row, label))
+        return members, [(i, i + 1) for i in range(0, len(members), 2)]
     edge = case.rows_at_bound
     if edge is None:
         centre, radius = bounds.ball(n_features)
         axes = np.linalg.svd(X - centre, full_matrices=False)[2][:2]
         far = centre + radius * np.vstack([axes, -axes[:1], axes.sum(axis=0) / np.sqrt(2)])
         edge = np.vstack([bounds.clip(far), centre])
-        box = bounds.box(n_features) if bounds.has_ranges else None
-        if box is not None:  # opposite corners, and one that is nearly orthogonal
+        if box is not None and bounds.has_ranges:  # opposite corners, and one that is nearly orthogonal
             edge = np.vstack([edge, *box, np.where(np.arange(n_features) % 2 == 1, *box)])
     odd = np.vstack([10 * edge[:2], np.full_like(edge[:1], np.nan), X[:1]])
     labels = [None] if y is None else list(np.unique(y)[:2])
-    variants = [with_last(row, label) for row in np.vstack([edge, odd]) for label in labels]
-    if Relation(estimator.relation) is Relation.ADD_OR_REMOVE_ONE:
-        without = X[:-k], None if y is None else y[:-k]
-        yield from ((variant, without) for variant in variants)
-        return
-    yield from combinations(variants, 2)
+    members = [with_last(row, label) for row in np.vstack([edge, odd]) for label in labels]
+    if Relation(estimator.relation) is Relation.REPLACE_ONE:
+        return members, list(combinations(range(len(members)), 2))
+    members = [(X[:-k], None if y is None else y[:-k]), *members]
+    return members, [(i, 0) for i in range(1, len(members))]
 
 
 def check_private_estimator(
@@ -241,20 +243,15 @@ def check_sensitivity(case: PrivateCase) -> None:
     """One changed row moves no statistic by more than its sensitivity; some pair by 90 % of it."""
     with seeded(0), taped() as tape:
         case.fitted(epsilon=1e6)
-    largest = np.zeros(len(tape.releases))
-    found: dict[bytes, list[Released]] = {}  # each data set stands in many pairs
-
-    def statistics(X: np.ndarray, y: np.ndarray | None) -> list[Released]:
-        key = X.tobytes() + (b"" if y is None else y.tobytes())
-        if key not in found:
-            with taped(playback=tape) as replay:  # released values are held fixed
-                fit(clone(case.estimator).set_params(epsilon=1e6), X, y)
-            found[key] = replay.releases
-        return found[key]
-
-    for data, near in neighbours(case):
-        here, there = statistics(*data), statistics(*near)
-        moved = [moved_share(a, b) for a, b in zip(here, there, strict=True)]
+    largest, found = np.zeros(len(tape.releases)), []
+    members, pairs = neighbours(case)
+    for data in members:
+        with taped(playback=tape) as replay:  # released values are held fixed
+            fit(clone(case.estimator).set_params(epsilon=1e6), *data)
+        found.append(replay.releases)
+    for one, other in pairs:
+        sides = zip(found[one], found[other], strict=True)
+        moved = [moved_share(a, b) for a, b in sides]
         worst = int(np.argmax(moved))
         require(
             moved[worst] <= 1 + 1e-9,
