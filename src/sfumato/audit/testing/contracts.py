@@ -127,7 +127,7 @@ def neighbours(case: PrivateCase) -> tuple[list[Data], list[tuple[int, int]]]:
         axes = np.linalg.svd(X - centre, full_matrices=False)[2][:2]
         far = centre + radius * np.vstack([axes, -axes[:1], axes.sum(axis=0) / np.sqrt(2)])
         edge = np.vstack([bounds.clip(far), centre])
-        if box is not None and bounds.has_ranges:  # opposite corners, and one that is nearly orthogonal
+        if box is not None and bounds.has_ranges:  # corners, opposite and nearly orthogonal ones
             edge = np.vstack([edge, *box, np.where(np.arange(n_features) % 2 == 1, *box)])
     odd = np.vstack([10 * edge[:2], np.full_like(edge[:1], np.nan), X[:1]])
     labels = [None] if y is None else list(np.unique(y)[:2])
