@@ -517,14 +517,11 @@ def transfer() -> Iterator[tuple[str, Case]]:
         for name, settings in {
             "public target": {},
             "target alone": {"use_source": False},
-            "protected target": {"protect_target": True},
         }.items():
             model = PrivateTransferClassifier(**settings, **words)
 
             def run(ledger: Any, model: Any = model) -> tuple[Any, dict[str, Any]]:
-                model.set_params(
-                    ledger=ledger, target_ledger=ledger if model.protect_target else None
-                )
+                model.set_params(ledger=ledger)
                 labels = model.fit_predict(source, y_source, target, y_target)
                 return model, {"labels": labels, **answers_of(model, target[:8])}
 

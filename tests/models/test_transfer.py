@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,16 +15,14 @@ from sklearn.datasets import load_digits
 import sfumato
 from sfumato import Bounds, Ledger, PrivateTransferClassifier
 from sfumato.audit.testing import seeded_noise
-from sfumato.audit.testing.inspection import described, leaves, unpacked
-from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedModeError
-from sfumato.ledger.dataset_budget import DatasetBudget
+from sfumato.audit.testing.inspection import leaves, unpacked
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
 from sfumato.models.transfer import (
     fit_autoencoders,
     improve_labels,
 )
 from sfumato.papers.cdmma.systems import from_noisy_rows
-from sfumato.privacy import compose
 from sfumato.privacy.guarantee import Status
 
 # Most targets here are not protected, and `fit` warns of it; one test is about the warning.
@@ -142,7 +139,6 @@ def test_the_guarantee_says_that_the_target_is_not_protected(
     for promised in (fitted.guarantee_, sfumato.load(tmp_path / "model.sfumato").guarantee_):
         assert "target are not protected" in str(promised)
         assert (promised.status, promised.epsilon) == (Status.CONDITIONAL, 4.0)
-    assert fitted.target_guarantee_ is None
     assert fitted.source_guarantee_.status is Status.PROVED
     fitted.export_source(tmp_path / "source.sfumato")
     assert sfumato.load(tmp_path / "source.sfumato").guarantee_.status is Status.PROVED
@@ -170,49 +166,6 @@ def test_neither_rows_nor_labels_of_a_target_are_kept(digits: Digits, tmp_path: 
         assert row.astype(np.float32).tobytes() not in content
 
 
-def test_a_protected_target_has_a_budget_and_a_promise_of_its_own(
-    digits: Digits, tmp_path: Path
-) -> None:
-    S, s, T, t = digits
-    ledger = Ledger(tmp_path / "ledger.db")
-    ledger.create("source", epsilon=5.0, delta=1e-4)
-    ledger.create("target", epsilon=9.0, delta=1e-6)
-    fitted = model(
-        protect_target=True,
-        target_epsilon=8.0,
-        target_delta=1e-6,
-        ledger=ledger.dataset("source"),
-        target_ledger=ledger.dataset("target"),
-    ).fit(S, s, T, few(t, 1))
-    assert (fitted.source_guarantee_.epsilon, fitted.target_guarantee_.epsilon) == (4.0, 8.0)
-    assert fitted.target_guarantee_.delta == 1e-6
-    assert ledger.dataset("target").spent() == pytest.approx(8.0, rel=1e-3)
-    sfumato.save(fitted, tmp_path / "model.sfumato")  # without the handles of its ledgers
-    assert sfumato.load(tmp_path / "model.sfumato").target_ledger is None
-    assert np.mean(fitted.predict(T) == t) > 0.75
-    with pytest.raises(InvalidInputError, match="same features"):
-        model(protect_target=True).fit(S, s, T[:, :20], few(t, 1))
-
-
-@pytest.mark.parametrize("target_epsilon", [8.0, 0.5])
-def test_the_promise_for_any_one_record_is_that_of_the_weaker_release(
-    digits: Digits, tmp_path: Path, target_epsilon: float
-) -> None:
-    S, s, T, t = digits
-    fitted = model(protect_target=True, target_epsilon=target_epsilon, target_delta=1e-6)
-    fitted.fit(S, s, T, few(t, 1))
-    sfumato.save(fitted, tmp_path / "model.sfumato")
-    both = compose(fitted.source_guarantee_, fitted.target_guarantee_)
-    for promised in (fitted.guarantee_, sfumato.load(tmp_path / "model.sfumato").guarantee_):
-        assert (promised.epsilon, promised.delta) == (max(4.0, target_epsilon), 1e-5)
-        assert promised.status is Status.CONDITIONAL
-        (said,) = promised.conditions
-        figures = [float(found) for found in re.findall(r"epsilon ([\d.]+)", said)]
-        assert figures[:2] == [4.0, target_epsilon]
-        assert both.epsilon <= figures[2] <= both.epsilon + 1e-3
-        assert "a person with records in both" in said
-
-
 REFUSED_TARGETS = {
     "no labels": ({}, lambda T, t: (T, None)),
     "too few labels": ({}, lambda T, t: (T, t[:5])),
@@ -225,9 +178,6 @@ REFUSED_TARGETS = {
         {"use_source": False},
         lambda T, t: (T, np.full(len(t), -1)),
     ),
-    "protected, unlike features": ({"protect_target": True}, lambda T, t: (T[:, :20], t)),
-    "protected, no epsilon": ({"protect_target": True, "target_epsilon": 0.0}, lambda T, t: (T, t)),
-    "protected, no delta": ({"protect_target": True, "target_delta": 0.0}, lambda T, t: (T, t)),
     "one row": ({}, lambda T, t: (T[:1], np.array([-1]))),
     "-1 as a label": (
         {"bounds": Bounds(norm=5.0, labels=[-1, 1])},
@@ -247,29 +197,6 @@ def test_a_target_that_is_refused_costs_the_source_nothing(case: Any, digits: Di
     assert budget.statement().charges == 0
 
 
-@pytest.mark.parametrize("still_there", [False, True])
-def test_what_a_ledger_refuses_costs_the_other_nothing(
-    digits: Digits, monkeypatch: pytest.MonkeyPatch, still_there: bool
-) -> None:
-    """Both are asked before either is charged; then the target is charged first."""
-    S, s, T, t = digits
-    if still_there:  # as if the budget was spent after it was asked
-        monkeypatch.setattr(DatasetBudget, "ask", lambda *_, **__: None)
-    ledger = Ledger()
-    rich = ledger.create("rich", epsilon=9.0, delta=1e-4)
-    poor = ledger.create("poor", epsilon=1.0, delta=1e-4)
-    other = ledger.create("other", epsilon=9.0, delta=1e-4, relation="add_or_remove_one")
-    for source, target, error in (
-        (rich, poor, BudgetExceededError),
-        (rich, other, UnsupportedModeError),
-        *(() if still_there else ((poor, rich, BudgetExceededError),)),
-    ):
-        asked = model(protect_target=True, ledger=source, target_ledger=target)
-        with pytest.raises(error):
-            asked.fit(S, s, T, few(t, 1))
-        assert [each.statement().charges for each in (rich, poor, other)] == [0, 0, 0]
-
-
 def test_without_labels_of_every_class_the_start_is_the_source(digits: Digits) -> None:
     """Whether the source is heard is known only after it was paid for: it must not fail then."""
     S, s, T, t = digits
@@ -283,51 +210,6 @@ def test_no_row_of_a_target_can_make_fit_raise(digits: Digits) -> None:
     T, known = T.copy(), few(t, 2)
     T[0], T[2, 3] = np.nan, np.inf
     assert np.mean(model().fit(S, s, T, known).predict(T) == t) > 0.6
-    T[1], known[3] = 1e300, 77
-    fitted = model(protect_target=True).fit(S, s, T, known)
-    assert np.mean(fitted.predict(np.nan_to_num(T, posinf=0, nan=0)) == t) > 0.6
-
-
-def test_a_protected_target_is_behind_its_release(digits: Digits) -> None:
-    S, s, T, t = digits
-    known = few(t, 2)
-    estimator = model(protect_target=True)
-    with seeded_noise(0), taped() as tape:
-        first = clone(estimator).fit(S, s, T, known)
-    with seeded_noise(0), taped(playback=tape):
-        second = clone(estimator).fit(S, s, np.flip(T, axis=1), np.roll(known, 3))
-    before, after = dict(leaves(first)), dict(leaves(second))
-    assert before.keys() == after.keys()
-    for path, value in before.items():
-        assert described(value) == described(after[path]), path
-
-
-@pytest.mark.parametrize("bounds", [BALL, CUBE], ids=["ball", "box"])
-def test_the_code_of_a_target_row_does_not_depend_on_other_rows(
-    digits: Digits, bounds: Bounds
-) -> None:
-    """Rows on the border of two classes: a plain product rounds them as their place has it."""
-    S, s, T, _ = digits
-    fitted = model(relation="add_or_remove_one", bounds=bounds).fit(S, s)
-
-    def codes(rows: np.ndarray) -> np.ndarray:
-        return fitted._codes_alone(fitted._cube.scaled(rows))
-
-    first = codes(T)
-    agree = np.mean(first == fitted.predict(T))
-    assert agree > 0.99  # and it is the class of the highest score
-    low, high = T[first == 0][:16], T[first == 1][:16]
-    for _ in range(60):  # bisect between two classes, to the last bit
-        middle = (low + high) / 2
-        left = codes(middle) == codes(low)
-        low, high = np.where(left[:, None], middle, low), np.where(left[:, None], high, middle)
-    border = np.concatenate([low, high])
-    alone = [codes(row[None])[0] for row in border]
-    for start in range(len(border)):
-        np.testing.assert_array_equal(codes(border[start:]), alone[start:])
-        np.testing.assert_array_equal(
-            codes(np.asfortranarray(border[: start + 1]))[-1], alone[start]
-        )
 
 
 def test_the_exported_source_depends_on_released_values_only(

@@ -179,12 +179,6 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     ("source", "PrivateTransferClassifier", TRANSFER, "labelled"),
     ("transfer", "PrivateTransferClassifier", TRANSFER, "transfer"),
-    (
-        "protected transfer",
-        "PrivateTransferClassifier",
-        {"protect_target": True, "target_epsilon": 5.0, "target_delta": 1e-3, **TRANSFER},
-        "transfer",
-    ),
 ]
 QUESTIONS = (
     "predict",

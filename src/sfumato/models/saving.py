@@ -47,14 +47,14 @@ _SUMS = "SHA256SUMS"
 _ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no records
 _DEEPEST = 32
 _MAX_INTEGER_BITS = 4096  # JSON readers refuse far longer ones
-_HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 # Of files of 0.2.0; dropped where the class no longer takes them.
 RETIRED = {
     *("algorithm", "bandwidth_share", "branch_size", "device", "entry_bound", "expected_rows"),
     *("gaussians_per_class", "hull_components", "huber_width", "loss", "method", "momentum"),
     *("n_components", "n_jobs", "n_smoothing", "partition", "pca_share", "regularization"),
-    *("relation", "samples_per_gaussian", "single_release", "unit", "verbose"),
+    *("protect_target", "relation", "samples_per_gaussian", "single_release", "target_delta"),
+    *("target_epsilon", "target_ledger", "unit", "verbose"),
 }
 
 
@@ -302,7 +302,8 @@ class Encoder:
                 "can be saved."
             )
         parameters = model.get_params(deep=False)
-        parameters.update({handle: None for handle in _HANDLES if handle in parameters})
+        if "ledger" in parameters:  # an open handle, not a setting
+            parameters["ledger"] = None
         learned = {name: value for name, value in vars(model).items() if name not in parameters}
         for name in learned:
             if not _is_attribute(name):

@@ -10,8 +10,6 @@ pseudo labels are improved in rounds (equations 82 and 83).
 
 from __future__ import annotations
 
-import copy
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -38,14 +36,12 @@ from sfumato.core.constraints import (
     numbers,
     one_of,
     optional,
-    or_none,
     real,
     record,
     refuse,
     whole,
 )
 from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.budget import Budget
 from sfumato.models.gaussians import (
@@ -57,10 +53,8 @@ from sfumato.models.gaussians import (
 )
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.saving import load, save
-from sfumato.privacy.composition import compose, parallel
 from sfumato.privacy.guarantee import Guarantee, Unit
-from sfumato.sums.maps import IntoUnitBall, IntoUnitCube, exact_projection, row_sums
-from sfumato.sums.records import ArrayRecords, Records
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds, label_places
 from sfumato.tables.cells import checked_column, checked_rows, is_table
 from sfumato.tables.schema import TableBounds
@@ -68,8 +62,8 @@ from sfumato.tables.schema import TableBounds
 Array = NDArray[Any]
 Codes = NDArray[np.intp]
 Gaussians = dict[str, Array]  # counts, means, covariances; of a source also centre, basis, radius
-# A source, or a protected target, before anything is charged: its budget, what it has to pay, and
-# what then draws its Gaussians, with their guarantee.
+# A source before anything is charged: its budget, what it has to pay, and what then draws its
+# Gaussians, with their guarantee.
 Planned = tuple[Budget, tuple[Any, ...], Callable[[], tuple[Gaussians, Guarantee]]]
 OF_A_SOURCE = ("classes_", "n_source_features_", "source_bounds_", "source_", "source_guarantee_")
 
@@ -94,8 +88,7 @@ NOT_PROTECTED = (
 )
 WARNING = (
     "The target is not protected: the fitted model is made from its raw rows and labels, and "
-    "contains projections of single rows. Give it only to people who may see the target, "
-    "or use protect_target=True."
+    "contains projections of single rows. Give it only to people who may see the target."
 )
 N_FOLDS = 2
 MAX_WEIGHT = 0.25  # of a source beside the target
@@ -172,12 +165,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         Label each target row by a model that did not see it.
     use_source : bool, default=True
         False leaves the source out at the target's side: the target-only result to compare with.
-    protect_target : bool, default=False
-        Protect the records of the target too, by a release of their own: see Notes.
-    target_epsilon, target_delta : float, optional
-        The target's own budget; by default `epsilon` and `delta`.
-    target_ledger : DatasetBudget, optional
-        Who pays for the target.
     n_jobs : int, optional
         Workers for branches and for batches of queries, see joblib.
     verbose : bool, default=False
@@ -200,33 +187,22 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         ``max(0, 2a - 1)² / 4``, a the share of unlabelled target rows that they label as the
         autoencoders do.
     guarantee_ : Guarantee
-        What is promised for any one record. With a protected target: the weaker of the two below,
-        for a record of either; it also says what applies to a person who is in both. With a target
-        that is not protected: that of the source, on condition that the record is one of the
-        source.
+        That of the source; with a target, on condition that the record is one of the source.
     source_guarantee_ : Guarantee
         What is promised to the people of the source.
-    target_guarantee_ : Guarantee or None
-        What is promised to the people of the target, if anything.
 
     Privacy
     -------
     Unit and relation : a record of the source with its label, replace_one or add_or_remove_one.
-        Target rows and labels are not protected, and
-        `fit` warns about it, unless `protect_target` gives them a budget of their own.
+        Target rows and labels are not protected, and `fit` warns about it.
     Released : three noisy sums. All else follows from these.
     Sensitivity : 2, √2 and 1.25·√2 (replace) in the unit ball.
-    Guarantee : (epsilon, delta) for the record. Protected target: (target_epsilon, target_delta)
-        for one of its records; a person in both sets has the composition of both.
+    Guarantee : (epsilon, delta) for the record.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
         float-safe. Proof: docs/guarantees/transfer.md.
 
     Notes
     -----
-    With `protect_target` each target row is labelled by the released source, or by its own label,
-    row by row, and one Gaussian per class is released from rows and labels. Source and target must
-    have the same features then, and `bounds` must be valid for both. No autoencoder is fitted.
-
     If you know how target features correspond to source features (for example images of another
     size), map the target's rows yourself; that is worth far more than aligning unlike features.
 
@@ -258,10 +234,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     target_components: int = 40
     cross_fit: bool = True
     use_source: bool = True
-    protect_target: bool = False
-    target_epsilon: float | None = None
-    target_delta: float | None = None
-    target_ledger: Any = None
     n_jobs: int | None = None
     verbose: bool = False
     random_state: Any = None
@@ -279,9 +251,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         "target_components": whole(least=1),
         "cross_fit": flag(),
         "use_source": flag(),
-        "protect_target": flag(),
-        "target_epsilon": or_none(real(above=0.0, most=math.inf)),
-        "target_delta": or_none(real(least=0.0, below=1.0)),
     }
     learned: ClassVar[Form] = {
         "n_source_features_": whole("e", least=1),
@@ -290,7 +259,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         "source_guarantee_": _promise,
         "target_guarantee_": optional(_promise),
         "source_": _released,
-        "target_": optional(_released),
+        "target_": optional(_released),  # of 0.2.0: a target that was released too
         "target_centre_": optional(numbers("d", least=-MAX_FLOAT32, most=MAX_FLOAT32)),
         "target_directions_": optional(numbers("d", "t", least=-2.0, most=2.0)),
         "target_classifier_": optional(model_of("MembershipClassifier")),
@@ -347,10 +316,10 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_target_rows,)
-            The labels; with `protect_target` those that `predict` gives.
+            The labels.
         """
         found = self._learn(source, y_source, target, y_target)
-        return self.predict(target) if found is None else np.asarray(self.classes_[found])
+        return np.asarray(self.classes_[found])
 
     def export_source(self, path: str | os.PathLike[str]) -> None:
         """Write what was released of the source, and its guarantee, to one file.
@@ -363,7 +332,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             The file to write; `fit` reads it at another place.
         """
         check_is_fitted(self, "source_")
-        alone: PrivateTransferClassifier = clone(self).set_params(target_ledger=None, ledger=None)
+        alone: PrivateTransferClassifier = clone(self).set_params(ledger=None)
         alone._forget(but_of=self)
         alone.n_features_in_ = self.n_source_features_
         save(alone, path)
@@ -379,9 +348,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             self.guarantee_ = self.source_guarantee_
 
     def _learn(self, source: Any, y_source: Any, target: Any, y_target: Any) -> Codes | None:
-        """Fit; return the codes of the target's rows, unless it is protected or there is none."""
+        """Fit; return the codes of the target's rows, if there is a target."""
         check_parameters(self, self.parameters)
-        planned: list[Planned] = []
+        planned: Planned | None = None
         if isinstance(source, str | os.PathLike):
             source = load(source)
         if isinstance(source, BaseEstimator):
@@ -390,21 +359,12 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             self._forget(but_of=source)
         else:
             self._forget()
-            planned = [self.plan_source(source, y_source)]
-        few = None if target is None else self._plan_target(target, y_target)
-        if few is not None and few[2] is not None:
-            planned.insert(0, few[2])
-        # [T2] Each ledger is asked once for all of it, so that none has paid for nothing; then
-        # everything is charged, and then drawn.
-        for ledger in {id(budget.ledger): budget.ledger for budget, *_ in planned}.values():
-            if isinstance(ledger, DatasetBudget) and len(planned) > 1:
-                own = [(budget, events) for budget, events, _ in planned if budget.ledger is ledger]
-                asked = [event for _, events in own for event in events]
-                ledger.ask(*asked, unit=own[0][0].unit, relation=own[0][0].records.relation)
-        for budget, events, _ in planned:
+            planned = self.plan_source(source, y_source)
+        few = None if target is None else self._check_target(target, y_target)
+        if planned is not None:  # [T2] everything is checked, then charged, and then drawn
+            budget, events, draw = planned
             budget.charge(*events)
-        if not hasattr(self, "source_"):
-            self.source_, self.source_guarantee_ = planned[-1][2]()
+            self.source_, self.source_guarantee_ = draw()
             self.guarantee_ = self.source_guarantee_
         return None if few is None else self._fit_target(*few)
 
@@ -423,18 +383,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         """
         given, budget = self._begin(source, y_source)
         self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
-        sums = self._sums(budget, given.mapped(self._cube))  # [T1] the budget divided
-        # [T3] the releases, [T4] post-processing
-        return budget, budget.calibrate(), lambda: self._draw(sums)
-
-    @property
-    def _cube(self) -> IntoUnitCube:
-        """How rows of the source's space are clipped and scaled, by the public bounds."""
-        return IntoUnitCube(self.source_bounds_, self.n_source_features_)
-
-    def _sums(self, budget: Budget, scaled: Records) -> ClassGaussianSums:
-        records = scaled.mapped(IntoUnitBall(self._cube.inner_bounds, scaled.width))
-        return ClassGaussianSums(
+        records = given.mapped(self._cube)
+        records = records.mapped(IntoUnitBall(self._cube.inner_bounds, records.width))
+        sums = ClassGaussianSums(  # [T1] the budget divided
             budget,
             records,
             n_classes=len(self.classes_),
@@ -442,97 +393,39 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             n_parts=1,
         )
 
-    def _draw(self, sums: ClassGaussianSums) -> tuple[Gaussians, Guarantee]:
-        released = sums.draw().in_units_of(self._cube.inner_bounds)
-        return from_released(released), sums.budget.guarantee()
+        def draw() -> tuple[Gaussians, Guarantee]:
+            released = sums.draw().in_units_of(self._cube.inner_bounds)  # [T3] the releases
+            return from_released(released), budget.guarantee()  # [T4] post-processing
 
-    def _plan_target(self, target: Any, y_target: Any) -> tuple[Array, Codes, Planned | None]:
-        """Check everything about the target; return rows, codes (-1: no label) and its release."""
+        return budget, budget.calibrate(), draw
+
+    @property
+    def _cube(self) -> IntoUnitCube:
+        """How rows of the source's space are clipped and scaled, by the public bounds."""
+        return IntoUnitCube(self.source_bounds_, self.n_source_features_)
+
+    def _check_target(self, target: Any, y_target: Any) -> tuple[Array, Codes]:
+        """Check everything about the target; return rows and codes (-1: no label)."""
         rows = self._given_rows(target, reset=True)
         if y_target is None:
             raise InvalidInputError(
                 "'y_target' is missing: give one label for each target row, -1 where there is none."
             )
         known = checked_column(self, to_host(y_target), len(rows))
-        has_start = self.protect_target or (self.use_source and self._common_features())
-        codes = target_codes(
-            self.classes_,
-            known,
-            may_be_unknown=self.protect_target,
-            every_class=None if has_start else "a start without the source",
-        )
-        if not self.protect_target:
-            if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
-                raise InvalidInputError(
-                    "The target is one row without a label; with 'cross_fit' no row is labelled by "
-                    "itself. Give at least two rows."
-                )
-            return sound_rows(rows), codes, None
-        if not self._common_features():
+        has_start = self.use_source and self._common_features()
+        every_class = None if has_start else "a start without the source"
+        codes = target_codes(self.classes_, known, every_class=every_class)
+        if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
             raise InvalidInputError(
-                "protect_target=True needs source and target with the same features. Got "
-                f"{self.n_source_features_} and {self.n_features_in_} features."
+                "The target is one row without a label; with 'cross_fit' no row is labelled by "
+                "itself. Give at least two rows."
             )
-        payer = copy.copy(self)
-        payer.ledger = self.target_ledger
-        payer.epsilon = self.epsilon if self.target_epsilon is None else self.target_epsilon
-        payer.delta = self.delta if self.target_delta is None else self.target_delta
-        payer.__dict__["has_labels"] = False  # its labels may be anything, and are coded below
-        given, budget = payer._begin(target)
-        sums = self._sums(budget, given)  # [T9] the target's budget divided
+        return sound_rows(rows), codes
 
-        def draw() -> tuple[Gaussians, Guarantee]:
-            scaled = self._cube.scaled(rows)
-            # Replacing one record changes one row and one code.
-            coded = np.where(codes >= 0, codes, self._codes_alone(scaled))
-            own = ArrayRecords(scaled, coded, relation=self.relation)
-            sums.records = own.mapped(IntoUnitBall(self._cube.inner_bounds, own.width))
-            return self._draw(sums)
-
-        return rows, codes, (budget, budget.calibrate(), draw)  # [T10] charged with the source
-
-    def _codes_alone(self, scaled: Array) -> Codes:
-        """Return the most probable class of each scaled row by the source, by that row alone.
-
-        A plain matrix product rounds a row in another way among other rows, so that one record
-        more could change the code of a row on the border of two classes. Here products are exact,
-        and all else is done number by number.
-        """
-
-        def turned(rows: Array, basis: Array, reach: float) -> Array:
-            """``rows @ basis`` for rows of at most this length, cut to 26 bits of it, exactly."""
-            unit = 2.0 ** math.ceil(math.log2(reach))
-            return np.asarray(exact_projection(rows / unit, basis) * unit)
-
-        source = self.source_
-        centre, size = self._cube.inner_bounds.ball(self.n_source_features_)
-        # A public bound on the distance of a scaled row from the released centre.
-        reach = (size + float(np.linalg.norm(centre - source["centre"]))) * (1 + 2.0**-20)
-        radius = float(source["radius"])
-        points = turned(scaled - source["centre"], source["basis"], reach) / radius
-        shares = source["counts"] / source["counts"].sum()
-        scores = []
-        for share, mean, covariance in zip(
-            shares, source["means"], source["covariances"], strict=True
-        ):
-            variances, axes = np.linalg.eigh(covariance)
-            away = turned(points - mean, axes, 2 * reach / radius + float(np.linalg.norm(mean)))
-            whitened = away / np.sqrt(variances)
-            constant = math.log(share) - float(np.log(variances).sum()) / 2
-            scores.append(constant - row_sums(whitened * whitened)[:, 0] / 2)
-        return np.asarray(np.column_stack(scores).argmax(axis=1))
-
-    def _fit_target(self, rows: Array, codes: Codes, planned: Planned | None) -> Codes | None:
-        """Learn to classify the target; return the codes of its rows, unless it is protected."""
-        if planned is not None:
-            self.target_, promise = planned[2]()
-            self.target_guarantee_: Guarantee | None = promise
-            self.guarantee_ = for_either_record(self.source_guarantee_, promise)
-            self.source_weight_ = 1.0 if self.use_source else 0.0
-            return None
+    def _fit_target(self, rows: Array, codes: Codes) -> Codes:
+        """Learn to classify the target; return the codes of its rows."""
         warnings.warn(WARNING, stacklevel=5)
         self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
-        self.target_guarantee_ = None
         labelled = codes >= 0
         self.target_centre_ = rows.mean(axis=0)
         away = rows - self.target_centre_
@@ -618,7 +511,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             found["target"] = all_errors(self.target_classifier_, points, len(self.classes_))
             if self.use_source:
                 found["source_to_target"] = -2 * self._adapted_scores(rows)
-        elif hasattr(self, "target_"):  # the target's own release
+        elif hasattr(self, "target_"):
             coordinates = coordinates_of(self.target_, self._cube.scaled(rows))
             found["target"] = -2 * log_joint(self.target_, coordinates)
         if "target" not in found or (self.use_source and self._common_features()):
@@ -638,8 +531,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         X = to_host(X)
         if isinstance(self.bounds, TableBounds) and is_table(X):
             X = self._reader.rows(X)
-        may_be_empty = reset and self.protect_target and self._n_is_secret
-        return checked_rows(self, X, reset=reset, may_be_empty=may_be_empty)
+        return checked_rows(self, X, reset=reset)
 
     def _common_features(self) -> bool:
         return bool(self.n_source_features_ == self.n_features_in_)
@@ -675,24 +567,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
                 raise refuse("target_classifier_", "a classifier of codes of the labels")
             if self.target_classifier_.n_features_in_ != sizes["t"]:
                 raise refuse("target_classifier_", f"a classifier of rows of {sizes['t']} numbers")
-
-
-def for_either_record(source: Guarantee, target: Guarantee) -> Guarantee:
-    """State the promise for any one record, of the source or of the target: the weaker one."""
-    return parallel(
-        source,
-        target,
-        condition=f"the record is one of the source ({_figures(source)}) or one of the target "
-        f"({_figures(target)}), not one of both: a person with records in both is promised "
-        f"{_figures(compose(source, target))}",
-    )
-
-
-def _figures(guarantee: Guarantee) -> str:
-    """Return epsilon and delta in few digits, never below what they are."""
-    epsilon = math.inf if guarantee.epsilon is None else guarantee.epsilon
-    shown = epsilon if math.isinf(epsilon) else math.ceil(epsilon * 1e4) / 1e4
-    return f"epsilon {shown:.10g} at delta {guarantee.delta:.10g}"
 
 
 # What follows from a released source at the target: no row of a source is read here ---------------
@@ -918,10 +792,8 @@ def sound_rows(rows: Array, default: Array | None = None) -> Array:
     return np.asarray(clip_to_finite(np.where(whole[:, None], rows, default)))
 
 
-def target_codes(
-    classes: Array, labels: Array, *, may_be_unknown: bool = False, every_class: str | None = None
-) -> Codes:
-    """Return the place of each label in the public set, -1 for none, or for one outside it.
+def target_codes(classes: Array, labels: Array, *, every_class: str | None = None) -> Codes:
+    """Return the place of each label in the public set, -1 for none.
 
     `every_class` is what needs a labelled row of each class, if anything does.
     """
@@ -929,7 +801,7 @@ def target_codes(
         raise InvalidInputError("-1 marks a target row without label; it cannot be a label.")
     places = label_places(classes, labels)
     marked = label_places(np.array([UNLABELLED]), labels) == 0
-    if not may_be_unknown and not (marked | (places >= 0)).all():
+    if not (marked | (places >= 0)).all():
         raise InvalidInputError("'y_target' contains a label that the source does not have.")
     missing = len(classes) - len(np.unique(places[places >= 0]))
     if every_class is not None and missing:

@@ -23,7 +23,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form, one_of
+from sfumato.core.constraints import Form
 from sfumato.core.memory import require_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.gaussians import CentredGaussians, gaussians_from_moments, top_eigenvectors
@@ -64,8 +64,6 @@ class EntryTransfer(EntryEstimator, PrivateTransferClassifier):
     schedule, n_layers, inducing_ratio, kappa, n_components, target_components, cross_fit, \
 use_source, n_jobs, verbose, random_state
         See `sfumato.PrivateTransferClassifier`.
-    protect_target, target_epsilon, target_delta, target_ledger
-        Not offered here: False and None.
     $entry
 
     Attributes
@@ -87,7 +85,6 @@ use_source, n_jobs, verbose, random_state
     parameters: ClassVar[Form] = {
         **EntryEstimator.parameters,
         **PrivateTransferClassifier.parameters,
-        "protect_target": one_of(False),
     }
 
     def plan_source(self, source: Any, y_source: Any) -> Planned:
