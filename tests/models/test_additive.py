@@ -16,7 +16,6 @@ import sfumato
 from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sfumato.audit.testing import PrivateCase
 from sfumato.audit.testing.contracts import check_sensitivity, check_taint
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.models.additive import DEFAULT_SQUARE
@@ -108,15 +107,6 @@ def test_a_cross_is_learned_by_pairs_alone(noise: None, crossed: Split) -> None:
     )
 
 
-def test_a_missing_cell_is_information(noise: None) -> None:
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, size=(6000, 2))
-    y = (rng.random(6000) < 0.3).astype(int)
-    X[(y == 1) & (rng.random(6000) < 0.6), 1] = np.nan
-    fitted = classifier(epsilon=2.0).fit(X, y)
-    assert roc_auc_score(y, fitted.decision_function(X)) > 0.75
-
-
 def test_a_table_with_categories_is_crossed_and_stored(noise: None, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"age": rng.integers(18, 90, 4000), "ward": rng.choice(["e", "w"], 4000)})
@@ -169,26 +159,6 @@ def test_curves_of_a_target_are_found(noise: None, waves: Split) -> None:
     facts = {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1), "y": (-3, 3)}
     bounds = TableBounds.from_dict(facts, target="y")
     assert regressor(bounds=bounds, target_bounds=None).fit(frame, waves[1]).score(*waves) > 0.7
-
-
-def test_nothing_is_made_of_nothing(noise: None) -> None:
-    rng = np.random.default_rng(7)
-    X, y = rng.uniform(-1, 1, size=(2000, 3)), rng.normal(size=2000)
-    assert regressor(epsilon=0.3).fit(X, y).score(X, y) > -0.3
-    y[:500], y[500] = np.nan, np.inf
-    assert np.isfinite(regressor().fit(X, y).predict(X)).all()
-
-
-def test_a_regression_has_pairs_too(noise: None) -> None:
-    rng = np.random.default_rng(4)
-    X = rng.uniform(-1, 1, size=(6000, 2))
-    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=6000)
-    apart, together = (
-        regressor(interactions=pairs, epsilon=2.0, target_bounds=(-2.0, 2.0)).fit(X, y)
-        for pairs in (False, True)
-    )
-    assert apart.score(X, y) < 0.1
-    assert together.score(X, y) > 0.6
 
 
 def test_the_line_is_that_of_least_squares(rng: np.random.Generator) -> None:
@@ -269,29 +239,6 @@ def test_contracts_where_targets_are_replaced_or_counted(relation: str, knots: s
     case = PrivateCase(model, near, y, rows_at_bound=ends)
     check_taint(case)
     check_sensitivity(case)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"n_knots": 8}, "n_knots"),
-        ({"knots": "secret"}, "knots"),
-        ({"interactions": "some"}, "interactions"),
-        ({"class_weight": "fair"}, "class_weight"),
-        ({"class_weight": {0: -1.0}}, "not negative"),
-        ({"largest_weight": 0.5}, "largest_weight"),
-        ({"max_gradient_norm": 3.0}, "max_gradient_norm"),
-        ({"n_steps": 0}, "n_steps"),
-        ({"bounds": Bounds(lower=-1, upper=1, labels=[1])}, "one class"),
-        ({"bounds": Bounds(norm=2.0, labels=[0, 1])}, "range of each column"),
-        ({"target_bounds": None}, "target_bounds"),
-        ({"target_bounds": (1, 0)}, "lower first"),
-    ],
-)
-def test_bad_settings_are_refused(curved: Split, options: dict[str, Any], words: str) -> None:
-    model = regressor(**options) if "target_bounds" in options else classifier(**options)
-    with pytest.raises((InvalidInputError, MissingBoundsError), match=words):
-        model.fit(*curved)
 
 
 # Explanations -------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import matplotlib as mpl
 import numpy as np
 import pytest
-from scipy.stats import kstest
 from sklearn.neighbors import KernelDensity
 
 from sfumato import Bounds, Ledger
@@ -62,16 +61,6 @@ def test_class_densities_are_those_of_the_classes(rng: np.random.Generator) -> N
     np.testing.assert_allclose(
         model.density(queries), model.class_densities(queries) @ model.class_prior_, rtol=1e-9
     )
-
-
-def test_more_features_go_through_random_features(rng: np.random.Generator) -> None:
-    X = np.clip(rng.normal(0.5, 0.15, size=(2000, 5)), 0, 1)
-    model = PrivateDensity(0.2, epsilon=np.inf, bounds=BOX, n_fourier=4096).fit(X)
-    assert model.features_["kind"] == "fourier"
-    literal = np.exp(KernelDensity(bandwidth=0.2).fit(X).score_samples(X[:200]))
-    error = model.raw_density(X[:200]) - literal
-    assert np.abs(error).mean() < 0.1 * literal.mean()
-    assert model.masses_.sum() == pytest.approx(1)
 
 
 # Noise ------------------------------------------------------------------------------------------
@@ -137,38 +126,7 @@ def test_density_is_one_even_when_noise_is_large(rng: np.random.Generator) -> No
     np.testing.assert_allclose(np.exp(model.score_samples(x)), density)
 
 
-def test_samples_follow_the_released_density(rng: np.random.Generator) -> None:
-    model = PrivateDensity(0.08, delta=1e-5, bounds=BOX).fit(mixture(rng, 2000))
-    drawn = model.sample(4000, random_state=1)
-    assert isinstance(drawn, np.ndarray)
-    edges = np.linspace(0, 1, 1025)
-    cdf = np.concatenate([[0], np.cumsum(model.masses_[:, 0])])
-    assert kstest(drawn[:, 0], lambda t: np.interp(t, edges, cdf)).pvalue > 1e-6
-    assert kstest(drawn[:, 0], "uniform").pvalue < 1e-6
-    np.testing.assert_array_equal(drawn, model.sample(4000, random_state=1))
-
-
 # Bandwidth --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"space": "fourier"}, "space"),
-        ({"method": "histogram"}, "method"),
-        ({"n_cells": 1}, "n_cells"),
-        ({"n_cells": 10**6}, "n_cells"),
-        ({"n_cells": 100, "method": "grid"}, "n_cells"),
-        ({"bandwidth": "silverman"}, "bandwidth"),
-        ({"bandwidth": -1.0}, "bandwidth"),
-        ({"method": "process", "bandwidth": None}, "bandwidth"),
-        ({"space": "sobolev", "bandwidth": [[1.0, 0.0], [0.0, 1.0]]}, "matrix"),
-    ],
-)
-def test_wrong_choices_are_named(change: dict[str, object], word: str) -> None:
-    model = PrivateDensity(0.1, delta=1e-5, bounds=BOX).set_params(**change)
-    with pytest.raises(InvalidInputError, match=word):
-        model.fit(np.full((50, 2), 0.5))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -12,9 +11,7 @@ from scipy.integrate import quad
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from sfumato import Bounds
-from sfumato.exceptions import InvalidInputError
 from sfumato.models.features import (
-    NUGGET,
     Domain,
     FourierFeatures,
     GaussianKernel,
@@ -22,8 +19,6 @@ from sfumato.models.features import (
     MaternKernel,
     PeriodicFeatures,
     TaylorFeatures,
-    features_from_dict,
-    public_features,
 )
 from sfumato.models.kernel import minimiser_sensitivity
 from sfumato.models.solvers import HuberHingeLoss, LogisticLoss, ScoreHuberLoss, ScoreLoss, minimise
@@ -31,7 +26,6 @@ from sfumato.models.spaces import (
     MarkovLine,
     SobolevSpace,
     feature_sum_sensitivity,
-    public_nodes,
     sobolev_inner_product,
     sobolev_sensitivity,
 )
@@ -57,33 +51,6 @@ def test_kernels_against_scikit_learn_and_the_formula(rng):
     away = A[:, None] - B
     literal = np.exp(-np.einsum("abi,ij,abj->ab", away, np.linalg.inv(H), away) / 2)
     np.testing.assert_allclose(GAUSSIANS[2](A, B), literal, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: GaussianKernel(0.0), "bandwidth"),
-        (lambda: GaussianKernel((1.0, -1.0)), "bandwidth"),
-        (lambda: GaussianKernel([[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
-        (lambda: GaussianKernel(np.nan), "bandwidth"),
-        (lambda: MaternKernel(2.0, 1.0), "nu"),
-        (lambda: MaternKernel(1.5, np.inf), "length"),
-        (lambda: GaussianKernel((1.0, 2.0))(np.zeros((1, 3)), np.zeros((1, 3))), "2 axes"),
-        (lambda: TaylorFeatures(MaternKernel(0.5, 1.0), UNIT, 1), "GaussianKernel"),
-        (lambda: TaylorFeatures(GaussianKernel(1e-3), UNIT, 1), "too wide"),
-        (lambda: TaylorFeatures(GaussianKernel(0.1), UNIT, 5), "too wide"),
-        (lambda: PeriodicFeatures(GaussianKernel(1e-3), UNIT, 3), "too wide"),
-        (lambda: TaylorFeatures(GaussianKernel(0.1), None, 1), "domain"),
-        (lambda: KnotFeatures(MaternKernel(0.5, 1.0), np.zeros((9000, 1))), "too many"),
-        (lambda: FourierFeatures.draw(GaussianKernel(1.0), 7, n_features=1), "even"),
-        (lambda: features_from_dict({"kind": "wavelets"}), "kind"),
-        (lambda: sobolev_sensitivity("replace_one", [1.0, -1.0]), "widths"),
-        (lambda: MarkovLine(np.array([0.3, 0.3]), 2.0), "strictly"),
-    ],
-)
-def test_what_cannot_be_made_is_refused(make, words):
-    with pytest.raises(InvalidInputError, match=words):
-        make()
 
 
 # Feature maps ------------------------------------------------------------------------------------
@@ -146,22 +113,6 @@ def test_coordinates_are_never_longer_than_the_function(kernel, n_knots, seed):
         assert (lengths < 1 + 1e-9).all()
 
 
-def test_knots_interpolate(rng):
-    knots, x = np.linspace(0, 1, 200), rng.uniform(size=50)
-    features = KnotFeatures(MaternKernel(2.5, 0.3), knots)
-    c = np.linalg.solve(features._factor, np.sin(5 * knots))
-    np.testing.assert_allclose(features.evaluate(c, x[:, None]), np.sin(5 * x), atol=1e-4)
-    np.testing.assert_allclose(features.transform(x[:, None]) @ c, np.sin(5 * x), atol=1e-4)
-
-
-@pytest.mark.parametrize("kernel", [GaussianKernel(0.1), MaternKernel(2.5, 0.5)], ids=repr)
-def test_the_error_of_a_dense_factor_is_far_below_the_nugget(kernel, rng):
-    points = rng.uniform(size=(1000, 1))
-    factor = KnotFeatures(kernel, points)._factor
-    error = factor @ factor.T - kernel(points, points) - NUGGET * np.eye(1000)
-    assert np.linalg.norm(error) < NUGGET / 100
-
-
 @pytest.mark.parametrize("kernel", GAUSSIANS, ids=repr)
 def test_fourier_features_are_near_the_kernel_and_of_length_one(kernel, rng):
     features = FourierFeatures.draw(kernel, 20_000, n_features=2, random_state=1)
@@ -169,30 +120,6 @@ def test_fourier_features_are_near_the_kernel_and_of_length_one(kernel, rng):
     phi = features.transform(x)
     np.testing.assert_allclose(np.linalg.norm(phi, axis=1), 1.0, rtol=1e-12)
     assert np.abs(phi @ phi.T - kernel(x, x)).max() < 0.05
-
-
-@pytest.mark.parametrize(
-    "features",
-    [
-        TaylorFeatures(GaussianKernel(H), UNIT, 2),
-        PeriodicFeatures(GaussianKernel((0.1, 0.2)), UNIT, 2),
-        FourierFeatures.draw(GaussianKernel(1.0), 10, n_features=2),
-    ],
-    ids=lambda features: features.kind,
-)
-def test_maps_come_back_from_plain_values(features, rng):
-    x = rng.uniform(size=(5, 2))
-    plain = json.loads(json.dumps(features.to_dict(), default=np.ndarray.tolist))
-    for record in (features.to_dict(), plain):
-        assert (features_from_dict(record).transform(x) == features.transform(x)).all()
-
-
-def test_the_fewest_exact_features_are_taken():
-    chosen = [
-        public_features(GaussianKernel(h), UNIT, 1, fourier=10, random_state=0).kind
-        for h in (2.0, 0.02, 1e-7)
-    ]
-    assert chosen == ["taylor", "periodic", "fourier"]
 
 
 # Sensitivities -----------------------------------------------------------------------------------
@@ -353,14 +280,3 @@ def test_line_is_the_cholesky_factor(rate, rng):
     np.testing.assert_allclose(line.colour(np.eye(30)), np.linalg.cholesky(gram), atol=1e-10)
     values = rng.normal(size=(30, 4))
     np.testing.assert_allclose(line.colour(line.whiten(values)), values, atol=1e-10)
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 5])
-def test_nodes_integrate(d: int) -> None:
-    """The integral of a product of parabolas over a box."""
-    points, sides = public_nodes(Domain(Bounds(lower=-1.0, upper=2.0), d))
-    volume = 3.0**d / len(points)
-    assert np.prod(points**2, axis=1).sum() * volume == pytest.approx(3.0**d, rel=0.02)
-    assert np.prod(sides) == pytest.approx(volume)
-    assert points.min() >= -1
-    assert points.max() <= 2

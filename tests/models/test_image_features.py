@@ -21,7 +21,7 @@ from sfumato import (
 )
 from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
 from sfumato.core.arrays import to_numpy
-from sfumato.exceptions import InvalidInputError, StoredModelError
+from sfumato.exceptions import StoredModelError
 from sfumato.models import generated_features, image_features
 from sfumato.models.image_features import projected
 from sfumato.privacy.guarantee import Status
@@ -99,24 +99,6 @@ def test_an_odd_image_is_blank_and_silent(rng, features, dtype):
         np.testing.assert_array_equal(found[1], 0)
     assert np.isfinite(features.transform(X * np.finfo(dtype).max)).all()
     assert features.fit(X[:0]).transform(X[:0]).shape == (0, plain.shape[1])
-
-
-@pytest.mark.parametrize(
-    ("features", "words"),
-    [
-        (HOGFeatures((5, 5)), "have 25 numbers"),
-        (HOGFeatures((24,)), "'image_shape'"),
-        (HOGFeatures(cell=0), "'cell'"),
-        (RandomPatchFeatures(n_filters=8193), "'n_filters'"),
-        (RandomPatchFeatures(n_filters=10, n_projected=81), "between 1 and the 80 features"),
-        (ScatteringFeatures(mirror="sum"), "'mirror'"),
-        (RandomProcessFeatures((4, 3, 2)), "1 or 3 channels"),
-    ],
-    ids=repr,
-)
-def test_refusals(features, words, rng):
-    with pytest.raises(InvalidInputError, match=words):
-        features.fit(rng.random((2, 24)))
 
 
 # Against literal loops ---------------------------------------------------------------------------
@@ -233,36 +215,6 @@ def test_convolution_by_loops(stride, rng, without_torch):
         for out in range(4):
             whole = correlate(padded[image], kernel[out], mode="valid")[0]
             np.testing.assert_allclose(found[image, out], whole[::stride, ::stride], atol=1e-12)
-
-
-def test_group_normalisation_by_loops(rng):
-    x = rng.normal(size=(2, 16, 3, 4))
-    weights = {"n.weight": rng.normal(size=16), "n.bias": rng.normal(size=16)}
-    found = generated_features.normalise(x, weights, "n")
-    for image in range(2):
-        for group in range(8):
-            part = x[image, 2 * group : 2 * group + 2]
-            part = (part - part.mean()) / np.sqrt(part.var() + 1e-5)
-            scale = weights["n.weight"][2 * group : 2 * group + 2, None, None]
-            shift = weights["n.bias"][2 * group : 2 * group + 2, None, None]
-            np.testing.assert_allclose(
-                found[image, 2 * group : 2 * group + 2], part * scale + shift, atol=1e-12
-            )
-
-
-@pytest.mark.parametrize("shape", [(8, 8), (7, 5)])
-@pytest.mark.parametrize("grid", [1, 2, 4])
-def test_cells_by_loops(shape, grid, rng):
-    """Means and deviations of each cell; where the grid does not divide, neighbours overlap."""
-    maps = rng.normal(size=(2, 3, *shape))
-    for what, of in (("mean", np.mean), ("deviation", np.std)):
-        found = generated_features.summarise(maps, grid, what).reshape(2, grid, grid, 3)
-        for i in range(grid):
-            for j in range(grid):
-                rows = slice(i * shape[0] // grid, -(-(i + 1) * shape[0] // grid))
-                columns = slice(j * shape[1] // grid, -(-(j + 1) * shape[1] // grid))
-                wanted = of(maps[:, :, rows, columns], axis=(2, 3))
-                np.testing.assert_allclose(found[:, i, j], wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize(("width", "turn"), [(12, 0), (35, 5), (64, 9)])

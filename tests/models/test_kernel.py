@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import huber
-from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
@@ -24,12 +23,6 @@ def wave(rng: np.random.Generator, n: int, flipped: float = 0.03) -> tuple[np.nd
     X = rng.uniform(size=(n, 2))
     y = (np.sin(6 * X[:, 0]) / 4 + 0.5 > X[:, 1]).astype(int)
     return X, np.where(rng.random(n) < flipped, 1 - y, y)
-
-
-def three(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    X, y = make_blobs(n, centers=[[0.2, 0.2], [0.8, 0.3], [0.5, 0.8]], cluster_std=0.1,
-                      random_state=int(rng.integers(10**6)))  # fmt: skip
-    return np.clip(X, 0, 1), y
 
 
 # Without noise ----------------------------------------------------------------------------------
@@ -79,18 +72,6 @@ def test_regressor_minimises_the_huber_loss(rng: np.random.Generator) -> None:
 
     oracle = minimize(objective, np.zeros(mapped.shape[1]), tol=1e-12).x
     np.testing.assert_allclose(ours.predict(X), 2 * mapped @ oracle, atol=1e-3)
-
-
-@pytest.mark.parametrize("loss", ["huber", "logistic", "hinge"])
-def test_several_classes(loss: str, rng: np.random.Generator) -> None:
-    X, y = three(rng, 300)
-    model = PrivateKernelClassifier(loss, bandwidth=0.3, epsilon=np.inf, bounds=BOX3).fit(X, y)
-    assert model.score(X, y) > 0.95
-    assert model.decision_function(X).shape == (300, 3)
-    assert model.coefficients_.shape[1] == 3
-    assert hasattr(model, "predict_proba") is (loss == "logistic")
-    if loss == "logistic":
-        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
 
 
 # Sensitivity and noise --------------------------------------------------------------------------
@@ -191,34 +172,4 @@ def test_what_doubles_cannot_certify_is_refused_whatever_the_rows_are(loss: str)
             model.fit(X, np.arange(len(X)) % 2)
 
 
-def test_a_huge_target_is_clipped_before_it_is_scaled() -> None:
-    X, y = np.linspace(0, 1, 50)[:, None], np.zeros(50)
-    model = PrivateKernelRegressor(
-        target_bounds=(0.0, 1e-3), bandwidth=0.3, epsilon=np.inf, bounds=BOX
-    )
-    y[0] = 1e-3
-    usual = model.fit(X, y).predict(X)
-    y[0] = 1e308
-    np.testing.assert_array_equal(model.fit(X, y).predict(X), usual)
-
-
 # Promises and files -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"loss": "squared"}, "loss"),
-        ({"regularization": 0.0}, "regularization"),
-        ({"regularization": 9e-9}, "regularization"),
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"tolerance": 9e-4}, "tolerance"),
-        ({"tolerance": np.nan}, "tolerance"),
-        ({"bandwidth": -1.0}, "bandwidth"),
-        ({"bounds": Bounds(lower=0.0, upper=1.0, labels=[0])}, "one class"),
-    ],
-)
-def test_wrong_choices_are_named(change: dict[str, object], word: str) -> None:
-    model = PrivateKernelClassifier(bounds=BOX).set_params(**change)
-    with pytest.raises(InvalidInputError, match=word):
-        model.fit(np.full((10, 2), 0.5), np.zeros(10, dtype=int))

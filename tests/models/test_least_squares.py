@@ -8,7 +8,6 @@ import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.spatial.distance import cdist
 
 from sfumato.core.arrays import regularized_solver
 from sfumato.models import least_squares
@@ -144,16 +143,6 @@ def test_one_factoring_in_single_precision_is_close(
         np.testing.assert_allclose(float(found.slope), float(exact.slope), rtol=0.1, atol=0.01)
     assert set(factored) == {np.dtype("float32")}
     assert len(factored) > 2  # the start was far off
-
-
-def test_kernels_equal_their_definition(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(3, 20, 4))
-    for rows, kernel in zip(X, gaussian_kernel(X), strict=True):
-        np.testing.assert_allclose(kernel, np.exp(-(cdist(rows, rows) ** 2) / 2), atol=1e-14)
-    twice = gaussian_kernel(np.repeat(rng.normal(size=(5, 3)) * 1e3, 4, axis=0))
-    assert twice.max() <= 1.0
-    np.testing.assert_allclose(np.diag(twice), 1.0, atol=1e-8)
 
 
 # Eigenvectors -----------------------------------------------------------------------------------

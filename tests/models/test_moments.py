@@ -16,16 +16,12 @@ from sfumato.models.gaussians import (
     CentredGaussians,
     ClassGaussians,
     ClassGaussianSums,
-    default_n_gaussians,
     gaussians_from_moments,
     top_eigenvectors,
 )
 from sfumato.privacy import epsilon_spent
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
-
-UNIT = Bounds(norm=1.0)
-
 
 # The estimators against non-private counterparts ------------------------------------------------
 
@@ -220,18 +216,6 @@ def test_parts_find_the_clusters_of_a_class(rng: np.random.Generator) -> None:
     means = found.to_rows(found.gaussians.means)
     nearest = np.linalg.norm(means[:, None] - corners[None], axis=2).argmin(axis=1)
     assert sorted(nearest) == [0, 1, 2, 3]
-
-
-def test_parts_grow_with_rows_and_budget() -> None:
-    usual = {"delta": 1e-5, "n_classes": 10, "n_components": 50}
-    parts = [
-        default_n_gaussians(epsilon=epsilon, n_rows=60_000, **usual)
-        for epsilon in (0.5, 1, 4, 10, np.inf)
-    ]
-    assert parts == sorted(parts)
-    assert (parts[0], parts[-1]) == (1, 4)
-    assert default_n_gaussians(epsilon=10.0, n_rows=1000, **usual) == 1
-    assert default_n_gaussians(epsilon=np.inf, n_rows=100, **usual) == 1
 
 
 def test_the_plan_reads_the_number_of_rows_only_where_it_is_public() -> None:

@@ -42,8 +42,6 @@ from sfumato.mechanisms.entropy import seeded
 from sfumato.models.search import (
     ScoreSum,
     SearchFolder,
-    row_scores,
-    scorer_for,
 )
 from sfumato.privacy.renyi import selection_epsilon
 from sfumato.sums.records import ArrayRecords
@@ -309,36 +307,6 @@ def test_runs_that_are_not_gaussian_get_less() -> None:
     )
     assert selection_epsilon(tried.cost(X, y).event, 1e-6) <= 2.0
     assert tried.fit(X, y).guarantee_.epsilon <= 2.0
-
-
-def test_wrong_settings_are_refused() -> None:
-    X, y = rows(20)
-    for wrong in (
-        {"runs": "fixed"},
-        {"delta": 0.0},
-        {"epsilon": 0.0},
-        {"score_share": 0.0},
-        {"mean_runs": 1.0},
-        {"n_jobs": 0},
-        {"scoring": "accuracy"},
-    ):
-        with pytest.raises(InvalidInputError):
-            search(**wrong).fit(X, y)
-    for grid in ({"epsilon": [1.0]}, {"nonsense": [1]}, {"n_steps": []}):
-        with pytest.raises((InvalidInputError, ValueError)):
-            PrivateSearchCV(linear(), grid).fit(X, y)
-    with pytest.raises(InvalidInputError, match="private estimator"):
-        PrivateSearchCV(Normalizer(), {}).fit(X, y)
-
-
-def test_scores_of_rows_are_bounded_whatever_the_cells() -> None:
-    X, y = rows(6)
-    model = linear(epsilon=np.inf).fit(*rows())
-    odd = np.array([0, 1, "1", None, np.ones(3), float("nan")], dtype=object)
-    scores = row_scores(scorer_for(model, None), model, X, odd)
-    assert scores.shape == (6, 1)
-    assert set(scores.ravel()) <= {0.0, 1.0}
-    assert row_scores(lambda *_: [np.inf, -5, np.nan, 2, 0.5, 1], model, X, y).max() <= 1
 
 
 def test_a_run_cannot_draw_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -16,11 +14,10 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.optimize import minimize
-from scipy.stats import kstest, norm
+from scipy.stats import norm
 
-from sfumato import Bounds, TableBounds, load, save
+from sfumato import Bounds, TableBounds
 from sfumato.audit.testing import seeded_noise
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import taped
 from sfumato.models.density import PrivateDensity
 from sfumato.models.features import Domain
@@ -95,18 +92,6 @@ def test_cells_of_whole_numbers_hold_equally_many(most: int) -> None:
     assert Cells.of(domain, cells.shape, (1.0,)) == cells  # a stored release is cut the same way
 
 
-def test_ages_are_counted_by_years(rng: np.random.Generator, tmp_path: Path) -> None:
-    ages = np.clip(np.rint(rng.gamma(9, 4.5, 2000)), 17, 90)[:, None]
-    model = PrivateDensity(epsilon=1.0, step=1, bounds=Bounds(lower=17.0, upper=90.0)).fit(ages)
-    assert model._released().cells.sides.tolist() == [2.0]
-    save(model, tmp_path / "ages.sfumato")
-    loaded = load(tmp_path / "ages.sfumato")
-    assert loaded.quantile(0.5) == model.quantile(0.5) == pytest.approx(np.median(ages), abs=3)
-    for step in (0.0, -1.0, 100.0, np.nan, [1.0, 1.0]):
-        with pytest.raises(InvalidInputError, match="step"):
-            PrivateDensity(step=step, bounds=Bounds(lower=17.0, upper=90.0)).fit(ages)
-
-
 # After the release --------------------------------------------------------------------------------
 
 
@@ -147,74 +132,7 @@ def test_answers_on_a_line_agree(fitted: PrivateDensity) -> None:
     assert fitted.density([[-0.1], [1.1]]).tolist() == [0, 0]
 
 
-def test_samples_follow_the_density(fitted: PrivateDensity) -> None:
-    drawn = fitted.sample(4000, random_state=1)
-    assert isinstance(drawn, np.ndarray)
-    assert kstest(drawn[:, 0], fitted.cdf).pvalue > 1e-6
-    assert kstest(drawn[:, 0], "uniform").pvalue < 1e-6
-
-
-def test_the_plane_integrates_and_samples_follow(rng: np.random.Generator) -> None:
-    X = rng.normal([0.3, 0.6], [0.1, 0.05], size=(4000, 2))
-    model = PrivateDensity(epsilon=2.0, delta=1e-5, bounds=BOX).fit(X)
-    middles = (np.arange(200) + 0.5) / 200
-    points = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2)
-    assert model.density(points).mean() == pytest.approx(1, abs=0.01)
-    drawn = model.sample(20_000, random_state=0)
-    found = np.histogram2d(*drawn.T, bins=10, range=[[0, 1]] * 2)[0].ravel() / 20_000
-    expected = model.density(points).reshape(10, 20, 10, 20).mean(axis=(1, 3)).ravel() / 100
-    assert np.abs(found - expected).sum() < 0.05
-    with pytest.raises(UnsupportedModeError, match="one feature"):
-        model.quantile(0.5)
-
-
-def test_classes_have_their_own_peaks(rng: np.random.Generator) -> None:
-    y = rng.choice(["a", "b"], 6000, p=[0.3, 0.7])
-    X = rng.normal(np.where(y == "a", 0.3, 0.7), 0.05)[:, None]
-    model = PrivateDensity(delta=1e-5, bounds=BOX).fit(X, y)
-    assert model.class_prior_ == pytest.approx([0.3, 0.7], abs=0.03)
-    values = model.class_densities([[0.3], [0.7]])
-    assert values[0, 0] > 20 * values[1, 0]
-    assert values[1, 1] > 20 * values[0, 1]
-    rows, labels = model.sample(2000, random_state=0)
-    assert rows[labels == "a"].mean() < 0.4 < 0.6 < rows[labels == "b"].mean()
-
-
 # Choices ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "n_features", "method"),
-    [
-        ({}, 1, "grid"),
-        ({}, 2, "grid"),
-        ({"bandwidth": 0.2}, 1, "process"),
-        ({"space": "sobolev", "bandwidth": 0.2}, 1, "process"),
-        ({"method": "grid", "bandwidth": 0.2}, 1, "grid"),
-    ],
-)
-def test_a_public_rule_chooses(parameters: dict[str, Any], n_features: int, method: str) -> None:
-    model = PrivateDensity(delta=1e-5, n_fourier=64, bounds=BOX, **parameters)
-    assert model.fit(np.full((40, n_features), 0.5)).method_ == method
-
-
-def test_a_second_fit_leaves_nothing_of_the_first() -> None:
-    model = PrivateDensity(0.2, delta=1e-5, bounds=BOX).fit(np.full((40, 1), 0.5))
-    assert hasattr(model, "coefficients_")
-    model.set_params(method="grid").fit(np.full((40, 1), 0.5))
-    assert not hasattr(model, "coefficients_")
-
-
-def test_the_grid_is_for_one_or_two_features() -> None:
-    with pytest.raises(UnsupportedModeError, match="one or two"):
-        PrivateDensity(delta=1e-5, method="grid", bounds=BOX).fit(np.full((40, 3), 0.5))
-    process = PrivateDensity(0.2, delta=1e-5, bounds=BOX).fit(np.full((40, 1), 0.5))
-    for ask in (process.cdf, process.quantile):
-        with pytest.raises(UnsupportedModeError, match="grid"):
-            ask([[0.5]])
-    grid_model = PrivateDensity(bounds=BOX).fit(np.full((40, 1), 0.5))
-    with pytest.raises(InvalidInputError, match="Probabilities"):
-        grid_model.quantile([1.5])
 
 
 def test_a_jump_is_kept_by_blocks_and_a_smooth_law_by_a_filter(rng: np.random.Generator) -> None:
