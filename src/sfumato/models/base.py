@@ -247,7 +247,7 @@ class PrivateEstimator(BaseEstimator):
             cls.fit = _guard(vars(cls)["fit"])  # type: ignore[method-assign]
         for name, value in vars(cls).items():
             if inspect.isfunction(value) and not value.__doc__ and name[0] != "_":
-                value.__doc__ = getattr(super(cls, cls), name).__doc__
+                value.__doc__ = getattr(getattr(super(cls, cls), name, None), "__doc__", None)
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = warn_on_score(score)
