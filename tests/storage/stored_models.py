@@ -187,7 +187,6 @@ QUESTIONS = (
     "transform",
     "distance",
     "distances",
-    "membership",
     "layer_images",
     "layer_outputs",
     "errors",

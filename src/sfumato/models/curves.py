@@ -283,14 +283,8 @@ class SmoothedCurves:
         for number, pattern in enumerate(patterns):
             curves = np.flatnonzero(members.ravel() == number)
             # Coordinates of the smoothing of each unit vector, by the points seen alone.
-            units, knots = np.eye(self.width)[pattern], self.features.knots
-            weights = smoothing_weights(
-                self.features.kernel,
-                knots,
-                units,
-                np.tile(pattern, (len(units), 1)),
-                self.smoothing,
-            )
+            knots = self.features.knots
+            weights = smoothing_weights(self.features.kernel, knots, pattern, self.smoothing)
             matrix = np.asarray(weights @ self.features.transform(knots))
             n_seen = max(int(pattern.sum()), 1)
             longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
@@ -340,26 +334,19 @@ class CurveSum(Statistic):
 
 
 def smoothing_weights(
-    kernel: Kernel, points: Array, values: Array, seen: NDArray[np.bool_], smoothing: float
+    kernel: Kernel, points: Array, seen: NDArray[np.bool_], smoothing: float
 ) -> Array:
-    """Weights a_i of ``f_i = sum_j a_ij K(., t_j)``, the smoothing of curve i.
+    """Weights of ``f = sum_j a_j K(., t_j)``, the smoothing of a curve that is 1 at a point seen.
 
-    ``f_i = argmin_f (1/m_i) sum_seen (f(t_j) - y_ij)² + λ ||f||²`` has ``(K + λ m_i I) a_i = y_i``
-    on the m_i points at which it was seen, and no weight elsewhere.
+    ``f = argmin_f (1/m) sum_seen (f(t_j) - y_j)² + λ ||f||²`` has ``(K + λ m I) a = y`` on the m
+    points at which a curve was seen, and no weight elsewhere. One row for each of them.
 
     points: (n_points, 1).
-    values: (n_curves, n_points).
-    Returns: (n_curves, n_points).
     """
-    gram = kernel(points, points)
-    weights = np.zeros_like(values)
-    patterns, members = np.unique(seen, axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        if not pattern.any():
-            continue
-        curves = np.flatnonzero(members.ravel() == number)
-        block = gram[np.ix_(pattern, pattern)]
-        block[np.diag_indices_from(block)] += smoothing * pattern.sum()
-        solved = cho_solve(cho_factor(block), values[np.ix_(curves, pattern)].T)
-        weights[np.ix_(curves, pattern)] = solved.T
+    m = int(seen.sum())
+    weights = np.zeros((m, len(points)))
+    if m:
+        block = kernel(points, points)[np.ix_(seen, seen)]
+        block[np.diag_indices_from(block)] += smoothing * m
+        weights[:, seen] = cho_solve(cho_factor(block), np.eye(m)).T
     return weights

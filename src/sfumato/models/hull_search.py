@@ -32,7 +32,6 @@ from sfumato.core.arrays import (
     like,
     namespace_of,
     packed,
-    regularized_solver,
     to_numpy,
 )
 from sfumato.core.constraints import listed, numbers, record, refuse, whole
@@ -309,28 +308,6 @@ def image(branch: Branch, rows: Array, *, every_layer: bool = False) -> Array:
     for factor in reversed(branch["basis"]):
         found = found @ xp.matrix_transpose(factor)
     return found + branch["mean"]
-
-
-def weights(branch: Branch, rows: Array) -> Array:
-    """Return the affine weights ``h_i(y) / Σ h(y)`` of the first layer, zero where Σh is not > 0.
-
-    The folded model does not hold them, so the system is factored again: O(N³) per call.
-    """
-    xp = namespace_of(rows)
-    inducing = branch["inducing"]
-    scale = layer_width_scale(branch["n_components"], 0, inducing)
-    whitened = cast(inducing * scale, "float64")
-    solve = regularized_solver(gaussian_kernel(whitened), branch["regularization"][0])
-    start, _ = _project(branch, rows)
-    start = start[:, : inducing.shape[-1]] / branch["deviations"] * scale
-    kernel = cast(relative_gaussian_kernel(start, inducing * scale), "float64")
-    memberships = xp.matrix_transpose(solve(xp.matrix_transpose(kernel)))
-    sums = kernel @ cast(branch["coefficients"][0, :, -2:], "float64")
-    valid = sums[:, :1] > CLEARLY_POSITIVE * sums[:, 1:]
-    return xp.where(valid, memberships / xp.where(valid, sums[:, :1], 1.0), 0.0)
-
-
-# Many branches, and many points -----------------------------------------------------------------
 
 
 def in_batches(

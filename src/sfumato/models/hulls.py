@@ -43,7 +43,6 @@ from sfumato.models.hull_search import (
     image,
     pruned_branch_distances,
     stored_branch,
-    weights,
 )
 from sfumato.models.rows import (
     PRECISIONS,
@@ -162,7 +161,7 @@ class KernelAffineHull(_OneBranch):
 
     The sum :math:`\sum_j h_j` is positive around the rows but not everywhere (Theorem 2 of the
     paper says otherwise and is wrong). Where it is not, a point has no image: its `distance` is
-    infinite, its `membership` zero, and `transform` answers with the mean of the rows.
+    infinite, and `transform` answers with the mean of the rows.
 
     References
     ----------
@@ -190,23 +189,6 @@ class KernelAffineHull(_OneBranch):
         "n_components_": whole(most="n"),
         "regularization_": real(least=0.0),
     }
-
-    def membership(self, X: Any) -> Array:
-        """Return the weights of the training rows in each image; they sum to 1.
-
-        The folded model does not hold them, so this factors an N by N matrix once more.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples, n_training_rows)
-            Weights of the rows; they sum to one.
-        """
-        return like(X, evaluate(self.hull_, weights, self._queries(X)))
 
 
 @dataclass(eq=False, repr=False)
