@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,6 +17,7 @@ import pyarrow as pa
 from typer.testing import CliRunner
 
 from sfumato.cli.main import app
+from sfumato.tables import TableBounds
 from sfumato.tables.files import write_table
 
 COMMAND = [sys.executable, "-m", "sfumato"]
@@ -107,5 +109,5 @@ def confirmed(table: Path, target: str | None = "ill") -> Path:
     path = table.with_suffix(".toml")
     words = () if target is None else ("--target", target)
     done("describe", table, *words, "-o", path)
-    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
+    replace(TableBounds.read(path), confirmed=True).write(path)
     return path

@@ -66,7 +66,7 @@ MISTAKES = [
     "fit returns.csv --epsilon 1 --bounds bounds.toml -o new.sfumato",
     "fit long-name.csv --epsilon 1 --bounds bounds.toml -o new.sfumato",
     # the promise
-    f"{FIT} --target ward",
+    f"{FIT} --target nobody",
     f"{FIT} --model forest",
     f"{FIT} --model regressor",
     f"{FIT} --set depth=3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,6 @@ def proposed(visits: Path) -> TableBounds:
 
 
 def test_the_owner_must_say_who_a_row_belongs_to(visits: Path) -> None:
-    from dataclasses import replace
-
     bounds = replace(proposed(visits), confirmed=True)
     bounds.require_confirmed()
     assert TableBounds.from_record(bounds.to_record()) == bounds
@@ -55,7 +54,7 @@ def test_the_owner_must_say_who_a_row_belongs_to(visits: Path) -> None:
 def test_fit_obeys_the_file(visits: Path, model: str) -> None:
     path = visits.parent / "bounds.toml"
     run("describe", str(visits), "--target", "ill", "-o", str(path))
-    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
+    replace(TableBounds.read(path), confirmed=True).write(path)
     output = visits.parent / "model.sfumato"
     words = ["--epsilon", "1", "--bounds", str(path), "-o", str(output), "--model", model]
     answer = run("fit", str(visits), *words)
@@ -75,7 +74,7 @@ def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
     """A command that was asked for nothing protects persons, or says that it cannot."""
     path = visits.parent / "bounds.toml"
     run("describe", str(visits), "--target", "ill", "-o", str(path))
-    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
+    replace(TableBounds.read(path), confirmed=True).write(path)
     words = ["--epsilon", "1", "--bounds", str(path)]
     output = visits.parent / "density.sfumato"
     density = ("release", "density", str(visits), "--columns", "age", "-o", str(output), *words)

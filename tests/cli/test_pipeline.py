@@ -107,7 +107,7 @@ def test_fabricated_rows_have_the_columns_and_the_structure(
     ("options", "hint"),
     [
         ({"model": "forest"}, "'model' must be one of"),
-        ({"target": "age"}, "'age'"),
+        ({"target": "nobody"}, "'nobody'"),
         ({"options": {"n_compnents": 3}}, "no option 'n_compnents'"),
         ({"options": {"epsilon": 3}}, "no option 'epsilon'"),
     ],

@@ -118,6 +118,7 @@ def test_rows_rights_and_ledger_come_from_the_file(tmp_path: Path, digits) -> No
 def table_party(folder: Path, confirmed: str = "true") -> Path:
     (folder / "rows.csv").write_text(TABLE)
     (folder / "bounds.toml").write_text(BOUNDS.format(confirmed=confirmed))
+    TableBounds.read(folder / "bounds.toml", sealed=False).write(folder / "bounds.toml")
     path = folder / "party.toml"
     path.write_text(
         'name = "a"\ndata = "rows.csv"\nstore = "s"\nbounds = "bounds.toml"\ntarget = "kind"\n'

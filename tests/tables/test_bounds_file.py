@@ -34,6 +34,50 @@ def test_nothing_is_used_before_it_is_confirmed() -> None:
         replace(BOUNDS, confirmed=False).require_confirmed()
 
 
+def test_a_confirmed_file_is_sealed(tmp_path: Path) -> None:
+    """Whoever types confirmed = true, or changes a value afterwards, has confirmed nothing."""
+    path = tmp_path / "bounds.toml"
+    replace(BOUNDS, confirmed_by="A. Meier").write(path)
+    found = TableBounds.read(path)
+    assert (found.confirmed_by, found.confirmed_seal) == ("A. Meier", BOUNDS.seal)
+    sealed = path.read_text()
+    for old, new in (("upper = 120", "upper = 130"), ('"yes"', '"yea"'), ("seal = ", "#")):
+        path.write_text(sealed.replace(old, new, 1))
+        with pytest.raises(MissingBoundsError, match="sfumato confirm"):
+            TableBounds.read(path)
+    path.write_text(HEAD + COLUMN)
+    with pytest.raises(MissingBoundsError, match="sfumato confirm"):
+        TableBounds.read(path)
+
+
+def test_another_column_can_be_the_target() -> None:
+    other = BOUNDS.with_target("code")
+    assert other.target == Target("code", "int64", (1, 2, 3))
+    assert other.columns[-1] == Column("label", "string", categories=("no", "yes"))
+    assert other.with_target("label").target == BOUNDS.target
+    assert BOUNDS.with_target("age").target_range == (0, 120)
+    assert BOUNDS.with_target(None) is BOUNDS
+    for name in ("born", "nobody"):
+        with pytest.raises(InvalidInputError, match=name):
+            BOUNDS.with_target(name)
+
+
+def test_categories_may_lie_in_a_file(tmp_path: Path) -> None:
+    path, column = tmp_path / "bounds.toml", '[columns.icd]\ncategories_file = "icd.txt"\n'
+    path.write_text(HEAD.replace("true", "false") + column)
+    with pytest.raises(InvalidInputError, match=r"icd\.txt"):
+        TableBounds.read(path)
+    (tmp_path / "icd.txt").write_text("A00\nB01\n\n")
+    found = TableBounds.read(path)
+    assert found.columns[0].categories == ("A00", "B01")
+    replace(found, confirmed=True).write(path)
+    assert "A00" not in path.read_text()
+    assert TableBounds.read(path).columns == found.columns
+    (tmp_path / "icd.txt").write_text("A00\nB02\n")
+    with pytest.raises(MissingBoundsError, match="confirm"):
+        TableBounds.read(path)
+
+
 COLUMN = '[columns.age]\ntype = "int64"\nlower = 0\nupper = 9\n'
 HEAD = "version = 2\nconfirmed = true\n"
 
@@ -85,6 +129,7 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, hint:
 
 def test_the_target_is_no_feature_even_if_it_is_listed(tmp_path: Path) -> None:
     text = HEAD + '[target]\ncolumn = "age"\ntype = "int64"\nlabels = "public"\n' + COLUMN
+    text = text.replace("confirmed = true", "confirmed = false")
     (tmp_path / "bounds.toml").write_text(text + COLUMN.replace("age", "size"))
     found = TableBounds.read(tmp_path / "bounds.toml")
     assert [column.name for column in found.columns] == ["size"]

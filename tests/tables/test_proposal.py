@@ -7,11 +7,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.tables.files import TableFile, write_table
-from sfumato.tables.proposal import MAX_CATEGORIES, describe_table, rounded_outwards
+from sfumato.tables.proposal import (
+    MAX_CATEGORIES,
+    check_table,
+    describe_table,
+    rounded_outwards,
+)
 from sfumato.tables.schema import TableBounds
 
 pa = pytest.importorskip("pyarrow")
@@ -119,3 +125,60 @@ def test_years_that_python_does_not_know_are_described(tmp_path: Path, suffix: s
     write_table(table, tmp_path / f"rows.{suffix}")
     (day,) = describe_table(TableFile(tmp_path / f"rows.{suffix}"), "ill").bounds.columns
     assert (day.lower, day.upper) == ("0001-01-01", "9999-01-01")
+
+
+def test_spellings_sentinels_and_codes(tmp_path: Path) -> None:
+    wards = ["Chirurgie", " CHIRURGIE", "chirurgie", "Innere"] * 60
+    pressure = [-999 if i % 9 == 0 else 60 + i % 70 for i in range(240)]
+    codes = [f"I{i % 80}.2" for i in range(240)]
+    found = described(tmp_path, ward=wards, pressure=pressure, icd=codes, low=[0, 99] * 120)
+    ward, number, icd, low = found.bounds.columns
+    assert ward.categories == ("Chirurgie", "Innere")
+    assert "in several ways" in ward.note
+    assert (number.sentinels, number.lower, number.upper, number.missing) == ((-999,), 0, 130, True)
+    assert low.sentinels == ()
+    assert icd.left_out
+    assert 'categories_file = "icd.txt"' in icd.note
+    cells = found.bounds.cells(TableFile(tmp_path / "rows.parquet").read())
+    assert cells[:4, 0].tolist() == [0, 0, 0, 1]
+    assert np.isnan(cells[::9, 1]).all()
+    assert np.nanmin(cells[:, 1]) >= 60
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_the_owner_is_told_what_does_not_fit(tmp_path: Path, kind: str) -> None:
+    table = pa.table(
+        {
+            "id": ["a", "a", "b", "b", "b", None],
+            "age": ["30", "130", "", "old", "-999", "-999"],
+            "same": ["30", "130", "", "old", "-999", "-999"],
+            "ward": ["East", " east", "west", "north", None, "north"],
+            "day": ["2020-01-01", "1890-01-01", "never", None, "2020-01-01", "2020-01-01"],
+            "ill": ["no", "yes", "maybe", None, "no", "no"],
+        }
+    )
+    bounds = TableBounds.from_dict(
+        {"age": (0, 120), "same": {"lower": 0, "upper": 120, "sentinels": [-999]}}
+        | {"ward": ["East", "West"], "day": ("1900-01-01", "2030-01-01"), "ill": ["no", "yes"]},
+        target="ill",
+        person="id",
+        person_rows=2,
+    )
+    source: Any = table if kind == "frame" else tmp_path / f"rows.{kind}"
+    if kind != "frame":
+        write_table(table, source)
+    n_rows, columns, remarks = check_table(source, bounds)
+    found = {c.name: (c.missing, c.unreadable, c.outside) for c in columns}
+    empty = 0 if kind != "csv" else 1  # an empty text is a missing cell of a CSV
+    assert n_rows == 6
+    assert found["age"] == (empty, 2 - empty, 3)
+    assert found["same"] == (2 + empty, 2 - empty, 1)
+    assert found["ward"] == (1, 0, 2)
+    assert found["day"] == (1, 1, 1)
+    assert found["ill"] == (1, 0, 1)
+    notes = {c.name: c.note for c in columns}
+    assert "-999" in notes["age"]
+    assert "'north' (2)" in notes["ward"]
+    assert "first label" in notes["ill"]
+    assert "2 rows cover 50% of them" in remarks[0]
+    assert "'age' and 'same' hold the same cells" in remarks[1]

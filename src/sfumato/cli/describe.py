@@ -1,8 +1,10 @@
-"""``sfumato describe`` and ``sfumato confirm``: bounds are proposed, and a person confirms them."""
+"""``sfumato describe``, ``confirm`` and ``check``: bounds are proposed, confirmed and compared."""
 
 from __future__ import annotations
 
+import getpass
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from itertools import groupby
@@ -19,13 +21,18 @@ from sfumato.cli.console import (
     ready_to_write,
     remark,
 )
-from sfumato.cli.options import Json, Reading, TablePath, TargetName, reading_from
-from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.cli.options import Bounds, Json, Reading, TablePath, TargetName, reading_from
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, SfumatoError
 from sfumato.tables.files import TableFile
-from sfumato.tables.proposal import ColumnSummary, Description, describe_table
+from sfumato.tables.proposal import ColumnSummary, Description, check_table, describe_table
 from sfumato.tables.schema import Column, TableBounds, Target
 
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
+PERSON_ROWS = (
+    "All rows of a person are protected together. Of a person with more than person_rows, the rest "
+    'are not used; with the default per_person = "average", a larger number costs no '
+    'accuracy, with "sum" it costs noise in proportion.'
+)
 ANSWERS = {
     "range": "the range that you know (such as 0 to 120), out to leave the column out",
     "list": "the values that you know, separated by commas, out to leave the column out",
@@ -81,9 +88,9 @@ def describe(
         print_lines(f"Written with {', '.join(told)}")
     if bounds.looks_like_ids:
         remark(
-            f"{', '.join(bounds.looks_like_ids)}: values repeat as IDs do. If a person has "
-            "several rows, keep person and person_rows in the file and fit with --unit "
-            "person; otherwise declare one_row_per_person = true."
+            f"{', '.join(bounds.looks_like_ids)}: values repeat as IDs do. If a person has several "
+            f"rows, keep person and person_rows in the file: a fit then protects persons. "
+            f"{found.rows_per_person} Otherwise declare one_row_per_person = true."
         )
     if output is not None:
         print_lines(
@@ -133,15 +140,18 @@ def confirm(
 
     Example: sfumato confirm bounds.toml --by "A. Meier"
     """
-    found = TableBounds.read(bounds)
+    found = TableBounds.read(bounds, sealed=False)
     if found.confirmed:
-        raise InvalidInputError(f"'{bounds}' is already confirmed.")
+        with suppress(MissingBoundsError):  # changed since, so asked again
+            TableBounds.read(bounds)
+            raise InvalidInputError(f"'{bounds}' is already confirmed.")
     if not at_terminal():
         raise InvalidInputError(
             "'confirm' asks a person at a terminal, column by column, and accepts no answers "
             "from a file or a pipe."
         )
-    note = f"confirmed {date.today().isoformat()}" + (f" by {by}" if by else "")
+    by = by or getpass.getuser()
+    note = f"confirmed {date.today().isoformat()} by {by}"
     target, columns = found.target, []
     if target is not None:
         title = f"{target.name}, the column to predict"
@@ -166,16 +176,18 @@ def confirm(
         if answer == "no":
             found = replace(found, person=None, person_rows=None, one_row_per_person=True)
         else:
-            remark(
-                f"All rows of one {found.person} are protected; at most {found.person_rows} of "
-                "them are used."
-            )
+            remark(PERSON_ROWS)
+            answer = _answer(f"At most how many rows of a person? yes for {found.person_rows}")
+            while answer != "yes" and not answer.isdigit():
+                answer = _answer("Type yes, a whole number, or quit")
+            if answer != "yes":
+                found = replace(found, person_rows=int(answer))
     found = replace(found, target=target, columns=tuple(columns))
     n_used = len(found.used)
     remark(f"\nColumns used: {n_used}. Columns left out: {len(columns) - n_used}.")
     while _answer("Is all of this known without the data? Type yes, or quit") != "yes":
         pass
-    found = replace(found, confirmed=True)
+    found = replace(found, confirmed=True, confirmed_by=by)
     TableBounds.from_record(found.to_record()).require_confirmed()
     found.write(bounds)
     if as_json:
@@ -183,6 +195,36 @@ def confirm(
     else:
         used = "1 column is used" if n_used == 1 else f"{n_used} columns are used"
         print_lines(f"{bounds}: confirmed, {used}.")
+
+
+def check(table: TablePath, bounds: Bounds, as_json: Json = False) -> None:
+    """Compare a table with its bounds, for its owner: what is printed is not private.
+
+    Counts cells that are missing, cannot be read, lie outside their range or are not listed; names
+    marks such as -999, columns with the same cells, and how many rows a person has. A fit says
+    nothing about any of this, because an error about one record would reveal that record.
+
+    Example: sfumato check patients.csv --bounds bounds.toml
+    """
+    known = TableBounds.read(bounds, sealed=False)
+    with progress_bar(f"reading {table}"):
+        n_rows, columns, remarks = check_table(table, known)
+    if as_json:
+        print_json(
+            {"rows": n_rows, "private": False, "columns": [vars(each) for each in columns]}
+            | {"remarks": list(remarks)}
+        )
+        return
+    rows = [
+        [c.name, *(_share(n, n_rows) for n in (c.missing, c.unreadable, c.outside)), c.note]
+        for c in columns
+    ]
+    print_table(("column", "missing", "unreadable", "outside", "for the owner, not private"), rows)
+    print_lines(f"{n_rows} rows.", *remarks)
+
+
+def _share(count: int, n_rows: int) -> str:
+    return "" if not count else f"{count} ({count / n_rows:.1%})"
 
 
 def at_terminal() -> bool:

@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": "demo:demo",
     "describe": "describe:describe",
     "confirm": "describe:confirm",
+    "check": "describe:check",
     "plan": "report:plan",
     "fit": "fit:fit",
     "predict": "fit:predict",

@@ -191,6 +191,13 @@ def promise_of(
     """Return what is asked of a release; the unit, where nobody says it, is that of the bounds."""
     if unit is None:
         unit = Unit.RECORD if known is None or known.person is None else Unit.PERSON
+    if unit == Unit.RECORD and known is not None and known.person is not None:
+        warnings.warn(
+            f"The bounds name a person ({known.person!r}), and '--unit record' protects a single "
+            "row: a person with k rows gets k times this epsilon. Leave '--unit' out to protect "
+            "persons.",
+            stacklevel=2,
+        )
     if ledger is None and (purpose or by):
         raise InvalidInputError(
             "'--purpose' and '--by' are recorded in a ledger: give '--ledger' too."

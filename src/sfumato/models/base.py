@@ -327,7 +327,11 @@ class PrivateEstimator(BaseEstimator):
             person = reader.person
             facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
         if isinstance(self.bounds, TableBounds):
-            facts.append("names, types, ranges and categories of the columns")
+            by, seal = self.bounds.confirmed_by, self.bounds.confirmed_seal
+            sealed = f", confirmed by {by}, seal {seal[:16]}" if by and seal else ""
+            facts.append(f"names, types, ranges and categories of the columns{sealed}")
+            if self.bounds.person is not None and reader.person is None:
+                facts.append(f"rows of one {self.bounds.person!r} are protected one by one")
         if reader.labels is not None:
             found = reader.labels == PUBLIC_LABELS
             facts.append("set of labels found in the data" if found else "set of labels")

@@ -92,7 +92,8 @@ def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.
 def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> NDArray[np.intp]:
     """Return the place of each cell among public values, -1 where it is none of them.
 
-    Cells are compared as what the values are: texts, truth values, or numbers as doubles. Whole
+    Cells are compared as what the values are: texts (without case and outer spaces, unless values
+    differ in them alone), truth values, or numbers as doubles. Whole
     numbers too, for many a library stores them as doubles beside one that is missing; values that
     are the same double are refused.
     """
@@ -108,10 +109,19 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
                 "Categories and labels that are numbers must differ as doubles: whole numbers "
                 "beyond 2**53 do not always. Use text instead."
             )
-        inside = arrow("compute").index_in(read_as(column, declared, place), value_set=options)
+        cells = read_as(column, declared, place)
+        if declared == "string":  # case and outer spaces say nothing, unless values differ in them
+            folded = _folded(options)
+            if len(folded.unique()) == len(folded):
+                cells, options = _folded(cells), folded
+        inside = arrow("compute").index_in(cells, value_set=options)
         codes = np.asarray(inside.fill_null(-1), dtype=np.intp)  # [Z2] equality, cell by cell
         found = np.where((found < 0) & (codes >= 0), np.asarray(places)[codes], found)
     return found
+
+
+def _folded(texts: Any) -> Any:
+    return arrow("compute").utf8_lower(arrow("compute").utf8_trim_whitespace(texts))
 
 
 def type_of_value(value: Any) -> str:

@@ -6,20 +6,36 @@ table only, and no fit accepts it before the owner has declared it public.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, arrow_kind, is_date
+from sfumato.tables.cells import columns_of, is_table
+from sfumato.tables.columns import (
+    arrow,
+    arrow_kind,
+    as_column,
+    as_numbers,
+    codes_of,
+    is_date,
+    part_of,
+)
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import Column, TableBounds, Target
+from sfumato.tables.text import common_numbers
 
 MAX_CATEGORIES = 50
+MAX_CODES = 5000  # of a public list in a file
+CODE = re.compile(r"\S{1,12}")
 MAX_LABELS = 1000
+SENTINELS = (*(-(10**n - 1) for n in range(1, 7)), *(10**n - 1 for n in range(3, 7)))  # -9, 999
 FEW_LABELS = 20  # different whole numbers; more of them are a number to predict
 FEW = 10  # different whole numbers that may be codes
 MAX_COUNTED = 10**6  # different values of a column
@@ -60,7 +76,7 @@ class ColumnSummary:
     lowest: Any = None  # of numbers, or of the years of dates
     highest: Any = None
     whole: bool = True  # no number with decimals was seen
-    values: set[Any] | None = field(default_factory=set)  # None: too many to list
+    values: Counter[Any] | None = field(default_factory=Counter)  # None: too many to list
     sample: list[float] = field(default_factory=list)
     formats: tuple[str, ...] = DATE_FORMATS  # in which all texts are dates
 
@@ -82,7 +98,10 @@ class ColumnSummary:
             ends.append(compute.year(present))
         self.seen += len(present)
         if self.values is not None and (kind or self.type == "string"):
-            self.values |= set(compute.unique(present).to_pylist())
+            counted = compute.value_counts(present)
+            self.values.update(
+                dict(zip(*(part.to_pylist() for part in counted.flatten()), strict=True))
+            )
             if len(self.values) > MAX_COUNTED:
                 self.values = None
         for written in self.formats if self.type == "string" and len(present) else ():
@@ -107,9 +126,34 @@ class ColumnSummary:
             self.type == "string" and all(ID_TEXT.fullmatch(each) for each in self.values)
         )
 
+    @property
+    def spellings(self) -> dict[str, str]:
+        """The values without case and outer spaces, and the commonest spelling of each."""
+        found: dict[str, str] = {}
+        for value, _ in (self.values or Counter()).most_common():
+            found.setdefault(str(value).strip().lower(), str(value).strip())
+        return found
+
+    @property
+    def sentinels(self) -> tuple[float, ...]:
+        """Numbers such as -999 that lie far from all others, more than once."""
+        found: list[float] = []
+        rest = {value: n for value, n in (self.values or {}).items() if value == value}
+        for value in sorted(SENTINELS, key=abs, reverse=True):
+            others = [each for each in rest if each != value]
+            if rest.get(value, 0) < 2 or len(others) < 2:
+                continue
+            low, high = min(others), max(others)
+            if (value < 0 <= low) or value < low - (high - low) or value > high + (high - low):
+                found.append(value)
+                rest.pop(value)
+        if found and rest:
+            self.lowest, self.highest = min(rest), max(rest)
+        return tuple(sorted(found))
+
     def proposed(self) -> Column:
         """Propose what may be public about the column, and say why."""
-        kind, values = arrow_kind(self.type), self.values or set()
+        kind, values = arrow_kind(self.type), self.values or Counter()
         marked: dict[str, Any] = {"missing": self.missing > 0}
         is_dates = self.type == "string" and bool(self.formats)
         if self.seen and (is_dates or self.type.startswith(("date", "timestamp"))):
@@ -123,11 +167,12 @@ class ColumnSummary:
             )
         if kind == "b":
             return Column(self.name, self.type, 0, 1, **marked)
-        n_different = self.seen if self.values is None else len(values)
+        spelt = self.spellings if self.type == "string" else {}
+        n_different = self.seen if self.values is None else len(spelt or values)
         is_id = self.seen >= MIN_FOR_AN_ID and n_different >= NEARLY * self.seen
         if kind and not (self.whole and kind != "f" and is_id):
             return self._proposed_number(kind, marked)
-        texts = [str(value).strip() for value in values] if self.type == "string" else []
+        texts = list(spelt.values())
         n_dates = sum(bool(DATE_TEXT.fullmatch(text)) for text in texts)
         is_number = len(texts) > FEW and all(map(NUMBER_TEXT.fullmatch, texts))
         if not self.seen:
@@ -139,10 +184,19 @@ class ColumnSummary:
         elif not is_number and n_dates > MOSTLY * len(texts):
             why = "looks like dates that are not all written in one way; write them as YYYY-MM-DD"
         elif 0 < len(texts) <= MAX_CATEGORIES:
-            listed = tuple(sorted(values))
-            return Column(self.name, self.type, categories=listed, note=PROPOSED, **marked)
+            note = PROPOSED
+            if len(texts) < len(values):
+                note += "; written in several ways, which differ in case or spaces and are one"
+            listed = tuple(sorted(texts))
+            return Column(self.name, self.type, categories=listed, note=note, **marked)
         elif is_id:
             why = "nearly every record has a value of its own, as an ID has"
+        elif 0 < len(texts) <= MAX_CODES and all(map(CODE.fullmatch, texts)):
+            why = (
+                f"{len(texts)} different codes; if their list is public, save it as a text file, "
+                f'one code per line, and write categories_file = "{self.name}.txt" instead of '
+                "left_out"
+            )
         elif self.type == "string":
             why = (
                 f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
@@ -152,12 +206,18 @@ class ColumnSummary:
         return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
 
     def _proposed_number(self, kind: str, marked: dict[str, Any]) -> Column:
+        sentinels = self.sentinels  # before the range, which is that of the others
         lower, upper = rounded_outwards(self.lowest, self.highest)
         if kind in "iu":
             lower, upper = math.floor(lower), math.ceil(upper)
         note, has_tail = PROPOSED, False
+        if sentinels:
+            listed = ", ".join(f"{each:g}" for each in sentinels)
+            note += f"; {listed} looks like a mark of missing cells, and is read as one"
+            marked |= {"missing": True, "sentinels": sentinels}
         if self.sample and self.lowest >= 0:
-            middle = float(np.median([each for each in self.sample if each > 0] or [self.highest]))
+            sample = [each for each in self.sample if each > 0 and each not in sentinels]
+            middle = float(np.median(sample or [self.highest]))
             has_tail = bool(self.highest > LONG_TAIL * middle)
         if has_tail:
             note += "; long tail, so its logarithm is used"
@@ -170,10 +230,14 @@ class ColumnSummary:
     def proposed_target(self) -> Target:
         """Propose the set of labels, or the range of a target that is continuous."""
         kind, told, values = arrow_kind(self.type), "", self.values
+        sentinels = self.sentinels if kind in tuple("iuf") else ()
         is_many = values is None or len(values) > FEW_LABELS
         if kind in tuple("iuf") and self.seen and (not self.whole or is_many):
             lower, upper = rounded_outwards(self.lowest, self.highest)
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
+            if sentinels:
+                listed = ", ".join(f"{each:g}" for each in sentinels)
+                note += f"; {listed} looks like a mark of missing cells: remove such rows"
             return Target(self.name, self.type, note=note, lower=lower, upper=upper)
         if is_date(self.type):
             told = "is a date, not a label"
@@ -189,7 +253,8 @@ class ColumnSummary:
             )
         if told:
             raise InvalidInputError(f"The target {self.name!r} {told}.")
-        typed = {int(v) for v in values or ()} if kind in tuple("iu") else values or ()
+        typed: Any = set(self.spellings.values()) if self.type == "string" else set(values or ())
+        typed = {int(v) for v in typed} if kind in tuple("iu") else typed
         return Target(self.name, self.type, tuple(sorted(typed)), note=PROPOSED)
 
 
@@ -200,6 +265,12 @@ class Description:
     n_rows: int
     columns: tuple[ColumnSummary, ...]
     bounds: TableBounds
+
+    @property
+    def rows_per_person(self) -> str:
+        """How many rows the persons have, or nothing where none are named."""
+        found = [each.values for each in self.columns if each.name == self.bounds.person]
+        return "" if not found else rows_per_person(found[0] or {}, self.bounds.person_rows)
 
 
 def describe_table(source: TableFile, target: str | None = None) -> Description:
@@ -229,6 +300,118 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
         looks_like_ids=ids,
     )
     return Description(n_rows, tuple(seen.values()), bounds)
+
+
+def rows_per_person(counts: Mapping[Any, int], most: int | None) -> str:
+    """Say how many rows persons have, and how many of them `most` rows cover."""
+    rows = np.array(list(counts.values()) or [0])
+    half, nearly = (int(np.quantile(rows, share, method="inverted_cdf")) for share in (0.5, 0.9))
+    told = (
+        f"{len(rows)} persons: half of them have at most {half} rows, nine in ten at most {nearly}"
+        f", one has {rows.max()}"
+    )
+    covered = "" if most is None else f"; {most} rows cover {np.mean(rows <= most):.0%} of them"
+    return f"{told}{covered}."
+
+
+@dataclass
+class ColumnCheck:
+    """What the owner should know of one column before it is used; counts of cells."""
+
+    name: str
+    missing: int = 0
+    unreadable: int = 0
+    outside: int = 0  # of the range, or none of the listed values
+    note: str = ""
+
+
+def check_table(
+    table: Any, bounds: TableBounds
+) -> tuple[int, tuple[ColumnCheck, ...], tuple[str, ...]]:
+    """Compare a table with its bounds, for the eyes of its owner: nothing of this is private.
+
+    Parameters
+    ----------
+    table : path-like or table
+        A file, or a table of pandas, polars or Arrow.
+    bounds : TableBounds
+        Confirmed or not.
+
+    Returns
+    -------
+    tuple
+        The number of rows, what was counted in each column, and further remarks.
+    """
+    facts: list[Any] = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
+    names = [fact.name for fact in facts] + ([bounds.person] if bounds.person else [])
+    n_rows, persons, digests = 0, Counter[Any](), {name: hashlib.sha256() for name in names}
+    checks = {fact.name: ColumnCheck(fact.name) for fact in facts}
+    unlisted: dict[str, Counter[Any]] = {fact.name: Counter() for fact in facts}
+    seen = {f.name: ColumnSummary(f.name, "double") for f in facts if arrow_kind(f.type)}
+    for batch in _raw_batches(table, names, bounds):
+        columns = {name: as_column(column) for name, column in columns_of(batch, names).items()}
+        n_rows += len(next(iter(columns.values())))
+        for name, column in columns.items():
+            digests[name].update("\0".join(map(str, column.to_pylist())).encode())
+        for fact in facts:
+            column, told = columns[fact.name], checks[fact.name]
+            is_gone = np.asarray(column.is_null())
+            told.missing += int(is_gone.sum())
+            values = getattr(fact, "categories", None) or getattr(fact, "labels", None)
+            if isinstance(values, tuple):
+                odd = (codes_of(column, values) < 0) & ~is_gone
+                told.outside += int(odd.sum())
+                unlisted[fact.name].update(map(str, column.filter(arrow().array(odd)).to_pylist()))
+            elif getattr(fact, "parts", ()):
+                years = part_of(column, "year", fact.type, fact.format)
+                told.unreadable += int((np.isnan(years) & ~is_gone).sum())
+                if "year" in fact.parts or "time" in fact.parts:
+                    first, last = (int(end[:4]) for end in (fact.lower, fact.upper))
+                    told.outside += int(((years < first) | (years > last)).sum())
+            elif arrow_kind(fact.type):
+                numbers = as_numbers(column, "f")
+                told.unreadable += int((np.isnan(numbers) & ~is_gone).sum())
+                declared = np.isin(numbers, getattr(fact, "sentinels", ()))
+                told.missing += int(declared.sum())
+                numbers = np.where(declared, np.nan, numbers)
+                seen[fact.name].see(arrow().array(numbers))
+                if fact.lower is not None:
+                    told.outside += int(((numbers < fact.lower) | (numbers > fact.upper)).sum())
+        if bounds.person:
+            persons.update(columns[bounds.person].drop_null().to_pylist())
+    for fact in facts:
+        note, told = [], checks[fact.name]
+        if unlisted[fact.name]:
+            common = ", ".join(f"{v!r} ({n})" for v, n in unlisted[fact.name].most_common(3))
+            note.append(f"not listed: {common}")
+        if fact.name in seen and seen[fact.name].sentinels:
+            marks = ", ".join(f"{each:g}" for each in seen[fact.name].sentinels)
+            note.append(f"{marks}: a mark of missing cells?")
+        if isinstance(fact, Target) and fact.labels is not None and told.missing + told.outside:
+            note.append("cells without a listed label count as the first label")
+        told.note = "; ".join(note)
+    remarks = [rows_per_person(persons, bounds.person_rows)] if bounds.person else []
+    told_of: dict[str, str] = {}
+    for name, digest in digests.items():
+        if (other := told_of.setdefault(digest.hexdigest(), name)) != name:
+            remarks.append(f"The columns {other!r} and {name!r} hold the same cells.")
+    return n_rows, tuple(checks.values()), tuple(remarks)
+
+
+def _raw_batches(table: Any, names: Iterable[str], bounds: TableBounds) -> Iterator[Any]:
+    """Yield cells as they are stored; those of text files with points in their numbers."""
+    if is_table(table):
+        yield table
+        return
+    source, wanted = TableFile(table, guess=False, text=bounds.text), list(dict.fromkeys(names))
+    types = bounds.types()
+    for batch in source.batches(wanted):
+        if source.format == "csv" and bounds.text is not None:
+            for place, name in enumerate(wanted):
+                if arrow_kind(types[name]):
+                    cells = common_numbers(batch[name], bounds.text)
+                    batch = batch.set_column(place, name, cells)
+        yield batch
 
 
 def rounded_outwards(lowest: float | None, highest: float | None) -> tuple[float, float]:

@@ -7,13 +7,14 @@ is read alone, as what was declared; what cannot be read, an unknown category in
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,12 @@ Array = NDArray[np.float64]
 MONTHS, WEEKDAYS = tuple(range(1, 13)), tuple(range(1, 8))
 ABOUT_PERSONS = ("person", "person_rows", "per_person", "one_row_per_person", "looks_like_ids")
 LAYOUT = 2  # a file of another layout is refused: its words may mean something else
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
 # Keys that mean nothing for a column of categories, of dates, of numbers.
 MEANINGLESS = {
-    "categories": ("log", "decimals", "parts", "format"),
-    "date": ("log", "ordered", "decimals", "fill", "weights"),
+    "categories": ("log", "decimals", "parts", "format", "sentinels"),
+    "date": ("log", "ordered", "decimals", "fill", "weights", "sentinels"),
     "number": ("parts", "format", "ordered", "weights"),
 }
 
@@ -56,7 +58,8 @@ HEAD = """\
 # Bounds are facts that are known WITHOUT the data: the scale of a form, a physical
 # range, a list of codes. Values proposed by `sfumato describe` were taken from the data and are not
 # private. Replace them with what you know. Values outside the bounds are moved to the nearest
-# bound. `sfumato confirm` asks you about each column and then sets confirmed = true.
+# bound. `sfumato confirm` asks you about each column, then sets confirmed = true and seals the
+# content: a later change must be confirmed again.
 #
 # person      the column of IDs if a person has several rows (then fit with --unit person), and
 # person_rows how many rows of a person are used at most; otherwise one_row_per_person = true
@@ -65,7 +68,10 @@ HEAD = """\
 # type        every cell is read as this type; what cannot be read counts as missing
 # lower/upper the range of a number; for a date, its first and last day
 # log         true: use the logarithm of the number (log(1 + x) if lower is 0)
-# categories  all possible values of a column that is not a number; other values count as missing
+# sentinels   numbers that mean a missing cell, such as -999
+# categories  all possible values of a column that is not a number; other values count as missing.
+#             Texts are compared without regard to case and to spaces at their ends
+# categories_file  instead of categories: a file beside this one, with one value per line
 # ordered     true: the order of the categories has a meaning; they become one number
 # missing     true: a missing cell gets an indicator of its own
 # fill        the value used for a missing cell; without missing or fill, the middle of the range
@@ -99,6 +105,7 @@ class Feature:
     part: str = ""
     format: str = ""
     weights: tuple[float, ...] | None = None
+    sentinels: tuple[float, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -123,6 +130,8 @@ class Feature:
             return np.where(codes < 0, self.fill, codes)
         if self.categories is not None:  # of a part of a date, they are 1, 2, ...
             return np.where(np.isnan(found), self.fill, found - 1)
+        if self.sentinels:
+            found = np.where(np.isin(found, self.sentinels), np.nan, found)
         filled = np.where(np.isnan(found), self.fill, found)
         return self.scaled(np.clip(filled, self.lower, self.upper))
 
@@ -165,12 +174,16 @@ class Column:
     parts: tuple[str, ...] = ()
     format: str = ""
     weights: tuple[float, ...] | None = None
+    sentinels: tuple[float, ...] = ()
+    categories_file: str = field(default="", compare=False)  # where the categories are listed
 
     @classmethod
     def from_record(cls, name: str, record: Any) -> Column:
         """Check what is declared about a column."""
         place = f"[columns.{name!r}]"
         known = {each.name for each in fields(cls)} - {"name", "note"}
+        if isinstance(record, Mapping) and record.get("categories_file"):
+            record = {"type": "string", **record}
         values = {key: _plain(value) for key, value in _mapping(record, known, place).items()}
         column = cls(name, **{"type": _type(record, place), **values})
         for key in ("left_out", "ordered", "log", "missing"):
@@ -198,6 +211,7 @@ class Column:
         if not self.parts:
             lower, upper = (0, 1) if self.lower is None else (self.lower, self.upper)
             shared |= {"lower": float(lower), "upper": float(upper), "decimals": self.decimals}
+            shared["sentinels"] = self.sentinels
             fill = math.nan if self.fill is None else float(self.fill)
             return (Feature(self.name, log=self.log, fill=fill, **shared),)
         parts: dict[str, dict[str, Any]] = {
@@ -269,6 +283,8 @@ class Column:
                     raise InvalidInputError(f"{place}: 'log' needs a 'lower' of 0 or above.")
             if self.fill is not None:
                 _number(self.fill, "fill", place)
+            for each in self.sentinels:
+                _number(each, "sentinels", place)
             decimals = self.decimals
             if decimals is not None and (type(decimals) is not int or not -12 <= decimals <= 12):
                 raise InvalidInputError(f"{place}: 'decimals' must be a whole number, -12 to 12.")
@@ -386,7 +402,7 @@ def _range(lower: Any, upper: Any, place: str) -> tuple[float, float]:
     return lower, upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableBounds:
     """The public facts about a table that its owner confirms.
 
@@ -411,6 +427,8 @@ class TableBounds:
     looks_like_ids : tuple of str
         Columns in which `describe` found values that repeat as IDs do. If there are any, the owner
         must declare `person` or `one_row_per_person`.
+    confirmed_by, confirmed_seal : str, optional
+        Who has confirmed the file of bounds, and its seal; guarantees repeat both.
 
     Examples
     --------
@@ -431,6 +449,8 @@ class TableBounds:
     per_person: str = "average"
     one_row_per_person: bool = False
     looks_like_ids: tuple[str, ...] = ()
+    confirmed_by: str | None = field(default=None, compare=False)
+    confirmed_seal: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "looks_like_ids", tuple(self.looks_like_ids))
@@ -455,7 +475,8 @@ class TableBounds:
         Parameters
         ----------
         columns : mapping of str to object
-            By the name of a column: a pair ``(lower, upper)`` for a number, a list for categories,
+            By the name of a column: a pair ``(lower, upper)`` for a number, or of days such as
+            ``("2020-01-01", "2024-12-31")`` for a date (its "time"), a list for categories,
             `bool` for truth values, None for a column that is left out, or a mapping with the keys
             of the file of bounds, such as ``{"lower": 0, "upper": 1e6, "log": True}``.
         target : str, optional
@@ -487,6 +508,20 @@ class TableBounds:
             {"version": LAYOUT, "confirmed": True, "target": about, "columns": records}
             | {name: value for name, value in about_persons.items() if value is not None}
         )
+
+    def __repr__(self) -> str:
+        about = [
+            f"{len(self.used)} columns",
+            *([f"target {self.target.name!r}"] if self.target else []),
+        ]
+        about += [f"person {self.person!r}"] if self.person else []
+        return f"TableBounds({', '.join(about)}, confirmed={self.confirmed})"
+
+    @property
+    def seal(self) -> str:
+        """SHA-256 of all that is declared; it changes with every change of that."""
+        content = {**self.to_record(), "confirmed": True}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -553,10 +588,46 @@ class TableBounds:
             )
         if name is not None and name != self.target.name:
             raise InvalidInputError(
-                f"'target' is {name!r}, the bounds were made for the target {self.target.name!r}. "
-                "Describe the table again with the target you want."
+                f"'target' is {name!r}, the bounds were made for the target {self.target.name!r}: "
+                f"use bounds.with_target({name!r})."
             )
         return self.target
+
+    def with_target(self, name: str | None) -> TableBounds:
+        """Return the same facts with another column as the target; the old one is a feature again.
+
+        Parameters
+        ----------
+        name : str or None
+            A column with categories or a range; None, or the target itself, changes nothing.
+
+        Returns
+        -------
+        TableBounds
+            The bounds.
+        """
+        if name is None or (self.target is not None and self.target.name == name):
+            return self
+        column = next((each for each in self.used if each.name == name), None)
+        if column is None or column.parts:
+            raise InvalidInputError(
+                f"{name!r} cannot be the target: the bounds have no such column of labels or "
+                "numbers, or leave it out."
+            )
+        labels = column.categories
+        if labels is None and column.lower is None:  # truth values
+            labels = (False, True)
+        ends = {} if labels is not None else {"lower": column.lower, "upper": column.upper}
+        columns = tuple(each for each in self.columns if each.name != name)
+        if self.target is not None:
+            old = self.target.to_record()
+            old.pop("column")
+            if old.get("labels") == PUBLIC_LABELS:
+                old = {"type": self.target.type, "left_out": True}
+            elif "labels" in old:
+                old["categories"] = old.pop("labels")
+            columns += (Column.from_record(self.target.name, old),)
+        return replace(self, columns=columns, target=Target(name, column.type, labels, **ends))
 
     @property
     def target_range(self) -> tuple[float, float] | None:
@@ -615,7 +686,8 @@ class TableBounds:
         TableBounds
             The bounds.
         """
-        known = {"version", "confirmed", "target", "columns", "file", *ABOUT_PERSONS}
+        known = {"version", "confirmed", "confirmed_by", "seal", "target", "columns", "file"}
+        known |= set(ABOUT_PERSONS)
         version = _mapping(record, known, "The file").get("version")
         if type(version) is not int:
             raise InvalidInputError(f"'version' must be the number {LAYOUT}.")
@@ -642,7 +714,8 @@ class TableBounds:
                 "A column has the name of a part of a date, such as 'day.year'."
             )
         text = None if record.get("file") is None else TextFormat.from_record(record["file"])
-        about = {name: record[name] for name in ABOUT_PERSONS if name in record}
+        about = {n: record[n] for n in (*ABOUT_PERSONS, "confirmed_by") if n in record}
+        about["confirmed_seal"] = record.get("seal")
         return cls(found, target, record["confirmed"], text, **about)
 
     def to_record(self) -> dict[str, Any]:
@@ -669,13 +742,15 @@ class TableBounds:
         return {**found, "columns": {each.name: each.to_record() for each in self.columns}}
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> TableBounds:
+    def read(cls, path: str | os.PathLike[str], *, sealed: bool = True) -> TableBounds:
         """Read and check a file of bounds.
 
         Parameters
         ----------
         path : path-like
             The file.
+        sealed : bool, default=True
+            Whether a confirmed file must be as it was confirmed.
 
         Returns
         -------
@@ -694,9 +769,19 @@ class TableBounds:
                 f"The bounds in '{path}' are not written in TOML: {reason}."
             ) from None
         try:
-            return cls.from_record(record)
+            columns = record.get("columns")
+            for name, column in columns.items() if isinstance(columns, dict) else ():
+                if isinstance(column, dict) and "categories_file" in column:
+                    column["categories"] = _listed_in(Path(path).parent, name, column)
+            found = cls.from_record(record)
         except InvalidInputError as error:
             raise type(error)(f"The bounds in '{path}' cannot be used. {error}") from None
+        if sealed and found.confirmed and record.get("seal") != found.seal:
+            raise MissingBoundsError(
+                f"The bounds in '{path}' were typed or changed since they were confirmed: "
+                f"`sfumato confirm {path}` asks about each column, and seals the answers."
+            )
+        return found
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the bounds with comments for the person who confirms them.
@@ -707,6 +792,9 @@ class TableBounds:
             The file to write, aside and renamed.
         """
         record = self.to_record()
+        if self.confirmed:
+            by = {} if self.confirmed_by is None else {"confirmed_by": self.confirmed_by}
+            record = {**dict(list(record.items())[:2]), **by, "seal": self.seal, **record}
         notes = {each.name: each.note for each in self.columns}
         about = {key: value for key, value in record.items() if not isinstance(value, Mapping)}
         sections = {"": (about, "")}
@@ -720,10 +808,22 @@ class TableBounds:
         for title, (pairs, note) in sections.items():
             note = " ".join("".join(c if c.isprintable() else " " for c in note).split())
             lines = [title] * bool(title) + [f"# {note}"] * bool(note)
-            lines += [f"{key} = {_toml(value, key)}" for key, value in pairs.items()]
+            hidden = "categories" if "categories_file" in pairs else ""
+            lines += [f"{k} = {_toml(value, k)}" for k, value in pairs.items() if k != hidden]
             parts.append("\n".join([*lines, ""]))
         with atomic_write(path) as file:
             file.write("\n".join(parts).encode("utf-8"))
+
+
+def _listed_in(folder: Path, name: str, column: Any) -> list[str]:
+    """Read a list of categories, one per line."""
+    try:
+        text = (folder / column["categories_file"]).read_text(encoding="utf-8")
+    except (OSError, TypeError, ValueError):
+        raise InvalidInputError(
+            f"[columns.{name!r}]: there is no text file {column['categories_file']!r} beside it."
+        ) from None
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _toml(value: Any, key: str = "") -> str:
@@ -753,7 +853,10 @@ def _declared(value: Any) -> dict[str, Any]:
         return {"type": "bool"}
     if isinstance(value, str):
         return {"type": "string", "labels": value}
-    if isinstance(value, tuple) and len(value) == 2 and not any(isinstance(v, str) for v in value):
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    if is_pair and all(isinstance(v, date) or (isinstance(v, str) and DAY.match(v)) for v in value):
+        return {"type": "date32[day]", "parts": ("time",), "lower": value[0], "upper": value[1]}
+    if is_pair and not any(isinstance(v, str) for v in value):
         return {"type": "double", "lower": value[0], "upper": value[1]}
     if isinstance(value, list | tuple):
         return {"type": _type_of_all(value), "categories": list(value)}

@@ -149,7 +149,8 @@ def fit_table(
 ) -> Any:
     """Train a private model on a table."""
     bounds.require_confirmed()
-    labels = bounds.require_target(target)
+    bounds = bounds.with_target(target)
+    labels = bounds.require_target(None)
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
@@ -275,7 +276,8 @@ def fabricate_table(
     import sfumato
 
     bounds.require_confirmed()
-    labels = bounds.target if target is None else bounds.require_target(target)
+    bounds = bounds.with_target(target)
+    labels = bounds.target
     if key is not None and key in bounds.types():
         raise InvalidInputError(f"The column {key!r} is read by the bounds: leave it out there.")
     if isinstance(source, TableFile):
