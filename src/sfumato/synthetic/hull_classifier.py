@@ -296,10 +296,12 @@ class BranchedRows:
 
     def groups(self, device: str | None) -> Sequence[Array]:
         """Return the rows of each branch, on an accelerator if one is named."""
-        if device is None:
-            return RowGroups(self.rows, self.places)
-        torch = import_module("torch")
-        return RowGroups(torch.as_tensor(self.rows, device=device), self.places)
+        return RowGroups(on_device(self.rows, device), self.places)
+
+
+def on_device(rows: NDArray[np.float64], device: str | None) -> Array:
+    """Return rows as an array of PyTorch on a device; without one they stay as they are."""
+    return rows if device is None else import_module("torch").as_tensor(rows, device=device)
 
 
 def hulls_of_branches(

@@ -30,7 +30,12 @@ from sfumato.papers.kahm.smoothing import MAX_PASSES, fabricate_groups, smoothin
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
-from sfumato.synthetic.hull_classifier import BranchedRows, HullAnswers, hulls_of_branches
+from sfumato.synthetic.hull_classifier import (
+    BranchedRows,
+    HullAnswers,
+    hulls_of_branches,
+    on_device,
+)
 from sfumato.tables.bounds import Bounds
 
 Codes = NDArray[np.intp]
@@ -107,7 +112,7 @@ class _Rows(EntryEstimator):
     ) -> BranchedRows:
         """Cut the rows of each class that has any into branches."""
         groups, owners, _ = cut_rows(
-            rows,
+            on_device(rows, self.device),
             codes,
             branch_size=self.branch_size or size,
             partition=partition,
