@@ -3,18 +3,12 @@
 density  squared distance of two normal densities from samples, and the time for many samples
 power    how often broken mechanisms are caught, and how often right ones are accused
 matches  MNIST images found again by their nearest row, from releases of each unit
-scores   membership scores of hulls on all of MNIST: clean, and Definitions 12 and 15 (Table 5)
-
-``--device cuda`` fits and evaluates hulls with PyTorch there; ``--processes`` fits several at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import warnings
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -24,33 +18,21 @@ from scipy.stats import norm
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, Fabricator
 from sfumato.audit import density_difference, empirical_epsilon, reidentification
-from sfumato.audit.attacks import attack_from_values
-from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms import EntryMechanism
-from sfumato.papers.kahm.private import DEFINITIONS, TABLE_5, classifier, min_distances
 from sfumato.privacy import mu_from_budget
 
 SEEDS = 10
 SAMPLES = 5000
 PIXELS = Bounds(lower=0.0, upper=1.0, labels=range(10))
 DELTA = 1e-5
-NO_PRIVACY = 0.359  # the score that the paper prints for hulls of raw rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
-    parser.add_argument("--device", default=None)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=60_000)
-    parser.add_argument("--epsilon", type=float, nargs="*", default=[32, 16, 4])
-    parser.add_argument("--n-layers", type=int, default=5)
     options = parser.parse_args()
     for part in options.parts or PARTS:
-        context = (
-            {} if part != "scores" else {k: v for k, v in vars(options).items() if k != "parts"}
-        )
-        write(f"auditing_{part}", PARTS[part](options), seed=0, **context)
+        write(f"auditing_{part}", PARTS[part](options), seed=0)
 
 
 def density(_: argparse.Namespace) -> dict[str, Any]:
@@ -155,70 +137,10 @@ def _matched(rows: np.ndarray, made: np.ndarray) -> dict[str, Any]:
     }
 
 
-def scores(options: argparse.Namespace) -> list[dict[str, Any]]:
-    jobs: list[tuple[float | None, int, str]] = [(None, 7, "no privacy")]
-    for epsilon in options.epsilon:
-        jobs += [(epsilon, definition, "paper") for definition in (15, 12)]
-    for epsilon in options.epsilon:
-        jobs += [(epsilon, definition, "strict") for definition in (15, 12)]
-    work = partial(_scored, options)
-    if options.processes == 1:
-        return [work(job) for job in jobs]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
-        return list(pool.map(work, jobs))
-
-
-def _scored(options: argparse.Namespace, job: tuple[float | None, int, str]) -> dict[str, Any]:
-    """Fit one classifier; compare the distances of all training rows and all test rows."""
-    warnings.simplefilter("ignore", RefutedGuaranteeWarning)
-    epsilon, definition, mode = job
-    X, y, X_test, y_test = mnist()
-    X, y = X[: options.rows], y[: options.rows]
-    shared = {"n_layers": options.n_layers, "n_jobs": 2, "random_state": 0}
-    model = classifier(epsilon, definition, mode, device=options.device, **shared)
-    _, fit = timed(lambda: model.fit(_placed(X, options, epsilon), y))
-    inside, outside = (
-        min_distances(model, _placed(rows, options, epsilon)) for rows in (X, X_test)
-    )
-    found, seconds = timed(lambda: density_difference(inside[0], outside[0]))
-    attack = attack_from_values(inside[0], outside[0], observation="distance")
-    record = {
-        "epsilon": epsilon,
-        "definition": definition,
-        "mode": mode,
-        "score": round(found.value, 5),
-        "standard_error": round(found.standard_error, 5),
-        "paper": _printed(epsilon, definition) if mode != "strict" else None,
-        "auc": round(attack.auc.value, 4),
-        "tpr_at_fpr_0.001": round(attack.true_positive_rates[0.001].value, 5),
-        "accuracy": round(float(np.mean(model.classes_[outside[1]] == y_test)), 4),
-        "fit_wall_s": fit["wall_s"],
-        "score_wall_s": seconds["wall_s"],
-    }
-    print(record, flush=True)
-    return record
-
-
-def _printed(epsilon: float | None, definition: int) -> float:
-    if epsilon is None:
-        return NO_PRIVACY
-    return TABLE_5[epsilon, 20][2 + DEFINITIONS.index(definition)]
-
-
-def _placed(rows: np.ndarray, options: argparse.Namespace, epsilon: float | None) -> Any:
-    if epsilon is not None or options.device is None:
-        return rows
-    import torch
-
-    return torch.as_tensor(rows, device=options.device)
-
-
 PARTS = {
     "density": density,
     "power": power,
     "matches": matches,
-    "scores": scores,
 }
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Private hulls and fabricated rows on MNIST: ``python -m benchmarks.bench_fabrication PART ...``.
 
-entry     Table 5: Definitions 12 and 15, as printed and strict, noise on every pixel
 record    the record engine: hulls on rows drawn from private Gaussians, pixels and gradients
 learners  scikit-learn's forest (20,000 rows) and support vectors (6,000 rows) on what
           `Fabricator` makes of all rows
@@ -29,10 +28,10 @@ from sfumato import Bounds, Fabricator, PrivateAffineHullClassifier
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers.data import unit_rows
 from sfumato.papers.kahm import EntryFabricator
-from sfumato.papers.kahm.private import DEFINITIONS, PIXELS, TABLE_5, classifier
 
 DELTA = 1e-5
 UNIT = Bounds(norm=1.0, labels=range(10))
+PIXELS = Bounds(lower=0.0, upper=1.0, labels=range(10))
 EPSILONS = (1, 2, 4, 8, 16)
 
 
@@ -68,25 +67,6 @@ def split(options: argparse.Namespace) -> tuple[np.ndarray, ...]:
     order = np.random.default_rng(0).permutation(len(X))
     aside, kept = order[:5000], order[5000:][: options.rows]
     return X[kept], y[kept], X[aside], y[aside]
-
-
-def entry(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
-    numbers = []
-    for epsilon in options.epsilon or EPSILONS:
-        for mode in ("paper", "strict"):
-            for definition in DEFINITIONS:
-                make = partial(classifier, epsilon, definition, mode)
-                printed = TABLE_5.get((epsilon, 20))
-                numbers.append(
-                    {
-                        "epsilon": epsilon,
-                        "mode": mode,
-                        "definition": definition,
-                        "paper": printed and printed[DEFINITIONS.index(definition)],
-                        **scored(make, data, options),
-                    }
-                )
-    return numbers
 
 
 def record(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -199,7 +179,7 @@ def _histograms(X: np.ndarray, cell: int, bins: int) -> np.ndarray:
     return found.reshape(len(images), -1)
 
 
-PARTS = {"entry": entry, "record": record, "learners": learners, "speed": speed}
+PARTS = {"record": record, "learners": learners, "speed": speed}
 
 if __name__ == "__main__":
     main()

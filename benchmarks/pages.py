@@ -59,7 +59,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "fabricated_tables": "tables",
             "fabricated_tables_peers": "tables of peers",
             "fabricated_tables_tries": "tables, tried",
-            "fabrication_entry": "private hulls, the paper's Table 5",
             "fabrication_record": "private hulls, whole records",
             "fabrication_learners": "learners on fabricated rows",
             "fabrication_speed": "60,000 x 784",
@@ -132,7 +131,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "auditing_power": "broken mechanisms caught, right ones accused",
             "auditing_density": "density difference",
-            "auditing_scores": "membership scores of hulls",
             "auditing_matches": "images found again in a release",
         },
     ),
