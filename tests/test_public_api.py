@@ -47,6 +47,7 @@ PUBLIC = [
     "PrivateTransferClassifier",
     "RandomPatchFeatures",
     "RandomProcessFeatures",
+    "ReleasedStatistic",
     "ScatteringFeatures",
     "TableBounds",
     "TableEncoder",
@@ -55,7 +56,14 @@ PUBLIC = [
     "check_pipeline",
     "load",
     "private_pipeline",
+    "release_correlation",
+    "release_counts",
+    "release_histogram",
+    "release_mean",
+    "release_quantiles",
     "release_score",
+    "release_sum",
+    "release_variance",
     "save",
 ]
 ROOT = Path(__file__).parents[1]

@@ -44,6 +44,16 @@ if TYPE_CHECKING:
     from sfumato.models.saving import load, save
     from sfumato.models.scores import release_score
     from sfumato.models.search import PrivateSearchCV
+    from sfumato.models.statistics import (
+        ReleasedStatistic,
+        release_correlation,
+        release_counts,
+        release_histogram,
+        release_mean,
+        release_quantiles,
+        release_sum,
+        release_variance,
+    )
     from sfumato.models.transfer import PrivateTransferClassifier
     from sfumato.papers.kahm import EntryHullClassifier
     from sfumato.papers.large_margin import (
@@ -107,6 +117,16 @@ _MODULES = {
     "sfumato.models.scores": ("release_score",),
     "sfumato.models.search": ("PrivateSearchCV",),
     "sfumato.models.saving": ("load", "save"),
+    "sfumato.models.statistics": (
+        "ReleasedStatistic",
+        "release_correlation",
+        "release_counts",
+        "release_histogram",
+        "release_mean",
+        "release_quantiles",
+        "release_sum",
+        "release_variance",
+    ),
     "sfumato.tables": ("TableBounds", "TableEncoder"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -24,13 +24,14 @@ VOID = {"circle", "rect", "line", "br"}
 def a_report(**options: Any) -> Report:
     budget = Ledger().create("patients", epsilon=4.0, delta=1e-5)
     noise = GaussianEvent(3.5)
-    budget.noted(purpose="triage <model>", by="Ada").charge(noise)
+    paid = budget.noted(purpose="triage <model>", by="Ada").charge(noise)
     budget.noted(purpose="monthly table", by="Bo").charge(PureEvent(0.5))
     promised = Guarantee(
         epsilon=epsilon_spent([noise], 1e-5),
         delta=1e-5,
         events=(noise,),
         public=("bounds", "number of rows"),
+        charges=paid.charges,
     )
     row = Result("model", promised, file="model.sfumato", declared={"age": "lower 0; upper 120"})
     office = SignatureBlock("Clinic", "Ada", "Dr. Weiss", "five years", 900)
@@ -117,6 +118,26 @@ def test_five_questions_are_answered_on_the_first_page() -> None:
     assert "five years" in second
 
 
+def test_a_charge_is_that_of_its_own_file_and_never_guessed() -> None:
+    """Two analysts make the same release: its mark tells which file each of them paid for."""
+    budget = Ledger().create("patients", epsilon=4.0, delta=1e-5)
+    noise, rows = GaussianEvent(5.0), []
+    for who in ("Ada", "Bo"):
+        paid = budget.noted(by=who).charge(noise)
+        promised = Guarantee(1.0, 1e-5, events=(noise,), charges=paid.charges)
+        rows.append(Result(who, Guarantee.from_dict(promised.to_dict()), file=f"{who}.sfumato"))
+    told = "Ada {} Bo {}"
+    for shown, expected in ((rows, ("Ada.sfumato", "Bo.sfumato")), (rows[:1], ("Ada.sfumato", ""))):
+        report = Report("Two", shown, ledger=LedgerExtract.of(budget), when=WHEN)
+        text = first_pages(report)
+        found = [
+            next((row.file for row in rows if row.file and row.file in line), "")
+            for line in text.split("<tr>")
+            if ">Ada<" in line or ">Bo<" in line
+        ]
+        assert told.format(*found) == told.format(*expected)
+
+
 def test_odds_are_those_of_the_noise_that_was_drawn() -> None:
     report = a_report()
     events = [GaussianEvent(3.5), PureEvent(0.5)]
@@ -150,8 +171,7 @@ def test_colours_follow_the_rule(
 
 def test_a_file_that_nobody_paid_for_is_not_matched() -> None:
     other = Guarantee(epsilon=1.0, events=(PureEvent(1.0),))
-    page = first_pages(a_report(office=None)).replace("model.sfumato", "")
-    assert "elsewhere" in page  # the second charge belongs to no file of this report
+    assert "not in this report" in first_pages(a_report(office=None))  # the second charge
     lone = Report("Alone", [Result("x", other)], when=WHEN)
     assert "No ledger was given" in first_pages(lone)
     assert first_pages(Report("Nothing", [])) == ""

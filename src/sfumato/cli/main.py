@@ -19,7 +19,6 @@ COMMANDS = {
     "describe": "describe:describe",
     "confirm": "describe:confirm",
     "check": "describe:check",
-    "plan": "report:plan",
     "fit": "fit:fit",
     "predict": "fit:predict",
     "fabricate": "fabricate:fabricate",

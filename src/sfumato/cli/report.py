@@ -1,4 +1,4 @@
-"""``sfumato guarantee``, ``plan`` and ``report``: what is promised, said in words."""
+"""``sfumato guarantee`` and ``report``: what is promised, said in words."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from sfumato.cli import options
 from sfumato.cli.console import (
     print_json,
     print_lines,
-    print_table,
     progress_bar,
     ready_to_write,
 )
 from sfumato.cli.jobs.pipeline import table_for
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load
-from sfumato.privacy.attacker import FALSE_ALARMS, percent
-from sfumato.privacy.guarantee import Guarantee, Relation
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import (
     Audit,
     LedgerExtract,
@@ -35,9 +33,6 @@ from sfumato.report import (
     Report,
     Result,
     SignatureBlock,
-    epsilon_needed,
-    plan as make_plan,
-    rows_needed,
 )
 from sfumato.report.certificate import promise_in
 from sfumato.report.words import event_rows, loss_facts
@@ -91,63 +86,6 @@ def promised_by(file: Path) -> dict[str, Any]:
     sheet = re.search(r"docs/guarantees/[\w-]+\.md", about)
     record |= {"guarantee": promised.to_dict(), "attacker": promised.attacker.to_dict()}
     return {**record, "proof": sheet[0] if sheet else None}
-
-
-def plan(
-    rows: Annotated[int, typer.Option(help="Number of records, or a public guess.", min=2)],
-    epsilon: options.Epsilon,
-    bounds: Annotated[
-        Path | None, typer.Option("--bounds", "-b", help="Bounds, for the ranges of columns.")
-    ] = None,
-    columns: Annotated[
-        int, typer.Option(help="Number of columns of numbers, if no bounds are given.", min=1)
-    ] = 1,
-    error: Annotated[
-        float | None,
-        typer.Option(
-            help="Also show the records, or the epsilon, for this error of a column's mean, as a "
-            "share of its range.",
-        ),
-    ] = None,
-    delta: options.Delta = 1e-6,
-    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
-    as_json: options.Json = False,
-) -> None:
-    """Show what a budget costs and how much noise it means; no record is read.
-
-    Example: sfumato plan --rows 5000 --bounds bounds.toml --epsilon 1
-    """
-    ranges = {}  # of the columns of numbers; those of dates are days
-    for column in () if bounds is None else TableBounds.read(bounds).used:
-        if isinstance(column.lower, int | float) and isinstance(column.upper, int | float):
-            ranges[column.name] = float(column.lower), float(column.upper)
-    n_columns = len(ranges) or columns
-    promise: dict[str, Any] = {"delta": delta, "relation": str(relation)}
-    found = make_plan(rows, n_columns, epsilon=epsilon, ranges=ranges, **promise)
-    needed = {}
-    if error is not None:
-        needed = {
-            "rows": rows_needed(error, n_columns, epsilon=epsilon, **promise),
-            "epsilon": epsilon_needed(error, rows, n_columns, **promise),
-        }
-    if as_json:
-        print_json(found.to_dict() | {"needed": needed})
-        return
-    lines = [
-        ["best attacker, from even odds", f"right at most {percent(found.guesses_right)}"],
-        [f"at {percent(FALSE_ALARMS)} false alarms", f"finds at most {percent(found.finds)}"],
-        ["noise of a sum that one record changes by 1", f"± {found.noise_multiplier:.4g}"],
-        ["noise of each count of a histogram", f"± {found.count_noise:.4g}"],
-        ["noise of a column's mean, of its range", f"± {found.mean_noise:.3g}"],
-        *([f"noise of the mean of {n}", f"± {v:.3g}"] for n, v in found.column_noise.items()),
-    ]
-    print_table(("figure", "value"), lines)
-    print_lines("Each is one standard deviation, if the budget is spent on that release alone.")
-    if needed:
-        print_lines(
-            f"An error of {error:g} of the range needs {needed['rows']} records at epsilon "
-            f"{epsilon:g}, or epsilon {needed['epsilon']:.3g} with {rows} records."
-        )
 
 
 def report(

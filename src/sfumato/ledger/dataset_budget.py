@@ -74,6 +74,7 @@ class PastCharge:
     epsilon: float
     delta: float
     hash: str
+    mark: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the charge as plain JSON values."""
@@ -167,7 +168,9 @@ class DatasetBudget:
             asked = Spending.of(map(read_event, texts), known.scale)
             budget, history = self._database.write(pay)
             self._remember(history)  # [L5] what was written is known from here on
-            return Receipt(events, unit=budget.unit, relation=budget.relation)
+            charge = written or earlier
+            marks = (charge.mark,) if charge is not None else ()
+            return Receipt(events, unit=budget.unit, relation=budget.relation, charges=marks)
         except BaseException:
             pending = written or earlier
             if pending is not None:
@@ -233,10 +236,8 @@ class DatasetBudget:
             events, note = tuple(map(decode_event, group)), group[0].note
             cost = epsilon_spent(events, budget.delta, budget.relation)
             time = group[0].time.split(" ")[0]
-            place, head = group[0].position, group[-1].hash
-            past.append(
-                PastCharge(place, time, note.purpose, note.by, events, cost, budget.delta, head)
-            )
+            known = (events, cost, budget.delta, group[-1].hash, group[0].mark)
+            past.append(PastCharge(group[0].position, time, note.purpose, note.by, *known))
         return past
 
     def lines(self) -> list[Charge]:

@@ -36,6 +36,8 @@ class Receipt:
         What was paid for, as charged.
     unit, relation : str, optional
         The unit and relation they were charged under; None where nobody stated them.
+    charges : tuple of str
+        Marks of the ledger's charges.
 
     Notes
     -----
@@ -61,8 +63,10 @@ class Receipt:
         *,
         unit: str | None = None,
         relation: str | None = None,
+        charges: tuple[str, ...] = (),
     ) -> None:
         self.events = tuple(events)
+        self.charges = charges
         self.unit = None if unit is None else Unit(unit)
         self.relation = None if relation is None else Relation(relation)
         self.conditions: tuple[str, ...] = ()
@@ -93,7 +97,7 @@ class Receipt:
                         "before it is made; charge all releases of a fit together."
                     )
             self._unused = left
-        return Receipt(events, unit=self.unit, relation=self.relation)
+        return Receipt(events, unit=self.unit, relation=self.relation, charges=self.charges)
 
     def only_if(self, *conditions: str) -> None:
         """Note under which conditions a draw was made; a guarantee of the draws lists them."""

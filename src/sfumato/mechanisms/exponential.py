@@ -181,6 +181,85 @@ class QuantileMechanism(Mechanism):
         return np.array([cuts(each, 0, counts.shape[1], self.n_levels) for each in below])
 
 
+@dataclass(frozen=True)
+class RankMechanism(Mechanism):
+    """Choose, for each group, the cell of a public order that holds a wanted rank.
+
+    A group's cells hold the ranks from ``below`` to ``below + count``. For the rank
+    ``T = q N + side * slack`` of its N records, a cell is chosen with probability proportional to
+    ``exp(-epsilon d / (2 D))``, where d is how far T lies outside of the cell's ranks. Beside the
+    cells there is one place below all of them, which holds the ranks up to 0, and one above.
+    A choice is off by `slack` ranks with probability `missed` at most, so that those of sides -1
+    and 1 enclose the quantile.
+
+    Parameters
+    ----------
+    sensitivity : float
+        S, by how much one unit changes all counts, added up over groups and cells.
+    epsilon : float
+        Bounded range of one rank; infinity means the best cells.
+    n_groups : int
+        Groups; counts of one more group, of what has no value, are passed over.
+    ranks : tuple of (float, int)
+        q and side of each wanted rank: -1, 0 or 1.
+    missed : float
+        See above.
+    is_paired : bool
+        Whether a unit takes at most S / 2 from one group and gives at most S / 2 to the same.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity.
+    Released : for each group and rank, a place from 0, below all cells, to ``n_cells + 1``.
+    Sensitivity : of all scores of one rank together ``S max(q, 1 - q)``, or ``S / 2`` if paired.
+    Guarantee : ``len(ranks)`` releases of bounded range epsilon, however many groups there are.
+    Assumptions and numerics : cells are public; doubles hold scores to 2**-18; choices are exact.
+        Proof: docs/guarantees/statistics.md.
+    """
+
+    sensitivity: float
+    epsilon: float
+    n_groups: int
+    ranks: tuple[tuple[float, int], ...]
+    missed: float
+    is_paired: bool
+    norm: ClassVar[int | str] = 1
+
+    def __post_init__(self) -> None:
+        ExponentialMechanism(self.sensitivity, self.epsilon)  # refuses what no choice can have
+
+    def event(self) -> Event:
+        """Describe one release without data."""
+        return RepeatedEvent(self._chooser(0.5).event(), len(self.ranks))
+
+    def variance(self) -> float:
+        """Variance of the Gumbel noise that, added to the scores, gives the same choices."""
+        return self._chooser(max(max(q, 1 - q) for q, _ in self.ranks)).variance()
+
+    def _chooser(self, q: float) -> ExponentialMechanism:
+        moved = self.sensitivity * (0.5 if self.is_paired else max(q, 1 - q))  # [R2]
+        return ExponentialMechanism(moved + 2.0**-16, self.epsilon)
+
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Places:
+        """Charge the ledger, then choose places by counts, in shape (n_groups, n_ranks)."""
+        counts = as_statistic(value).reshape(self.n_groups + 1, -1)[:-1]
+        self._charge(ledger)
+        below = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1)
+        nothing = np.zeros((self.n_groups, 1))
+        first = np.hstack([nothing - np.inf, below[:, :-1], below[:, -1:]])
+        last = np.hstack([nothing, below[:, 1:], nothing + np.inf])
+        chosen = np.empty((self.n_groups, len(self.ranks)), dtype=np.intp)
+        for j, (q, side) in enumerate(self.ranks):
+            chooser = self._chooser(q)
+            ranks_per_log = 2 * chooser.sensitivity / chooser.epsilon
+            slack = ranks_per_log * math.log(first.shape[1] / self.missed)  # [R4]
+            for i, total in enumerate(below[:, -1]):
+                wanted = q * total + side * slack
+                outside = np.maximum(first[i] - wanted, wanted - last[i])  # [R1]
+                chosen[i, j] = chooser.chosen(-np.maximum(outside, 0.0))
+        return chosen
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnPairsMechanism(Mechanism):
     """Choose pairs of columns with large scores, among those that earlier choices leave.

@@ -85,6 +85,19 @@ LAPLACE = Law(lambda u: -np.log(u), lambda x: _exact.exp(-x))
 GAUSSIAN = Law(lambda u: -ndtri(u / 2), lambda x: _exact.erfc(x / _exact.sqrt(2)))
 
 
+def discrete_laplace(scale: float) -> Law:
+    """Return the law whose ``round(t Z)``, t the scale, is k with probability ~ ``exp(-|k| / t)``.
+
+    ``|k| >= m`` has probability ``2 exp(-m/t) / (1 + exp(-1/t))``, for m >= 1: this is
+    ``exp(-x) / cosh(1/2t)`` at the edge ``x = (m - 1/2) / t`` of the cell. The rest is at zero.
+    """
+    tilt = math.cosh(0.5 / scale)
+    return Law(
+        lambda u: np.maximum(-np.log(u * tilt), 0.0),
+        lambda x: _exact.exp(-x) / _exact.cosh(1 / (2 * _exact.mpf(scale))),
+    )
+
+
 def require_scale(scale: float) -> None:
     """Refuse a scale, in grid cells, at which noise cannot be drawn exactly."""
     if not 0 < scale <= MAX_SCALE:

@@ -12,7 +12,11 @@ from typing import Any
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
-from sfumato.mechanisms.exponential import ExponentialMechanism, QuantileMechanism
+from sfumato.mechanisms.exponential import (
+    ExponentialMechanism,
+    QuantileMechanism,
+    RankMechanism,
+)
 from sfumato.mechanisms.gaussian import (
     SLACK,
     GaussianMechanism,
@@ -20,13 +24,19 @@ from sfumato.mechanisms.gaussian import (
     Releases,
     prefetch_noise,
 )
-from sfumato.mechanisms.laplace import LaplaceMechanism
+from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism, LaplaceMechanism
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import PlaceCounts, PlaceTree, Statistic, cuts_by_counts
+from sfumato.sums.statistics import (
+    Counts,
+    PlaceCounts,
+    PlaceTree,
+    Statistic,
+    cuts_by_counts,
+)
 
 MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
 
@@ -49,6 +59,7 @@ class Law:
 GAUSSIAN = Law(GaussianMechanism.from_mu, is_gaussian=True)
 PROCESS = Law(lambda s, mu: GaussianProcessMechanism(s * (1 + SLACK), 1 / mu), is_gaussian=True)
 LAPLACE = Law(LaplaceMechanism, 1)
+DISCRETE = Law(DiscreteLaplaceMechanism, 1)
 CHOICE = Law(ExponentialMechanism, per_mu=2.0)
 
 
@@ -109,6 +120,26 @@ class Budget:
     def laplace(self, statistic: Statistic, share: float | None = None, count: int = 1) -> Release:
         """Declare a sum with Laplace noise, drawn `count` times."""
         return self._declare(Release(LAPLACE, statistic, share, count))
+
+    def counts(self, statistic: Counts, share: float | None = None) -> Release:
+        """Declare counts with Laplace noise, of whole numbers where the counts are whole."""
+        person = self.records.person
+        is_whole = (person is None or not person.averages) and self.records.has_exact_sums
+        return self._declare(Release(DISCRETE if is_whole else LAPLACE, statistic, share))
+
+    def ranks(
+        self,
+        counts: Counts,
+        n_groups: int,
+        ranks: tuple[tuple[float, int], ...],
+        missed: float,
+        share: float | None = None,
+    ) -> Release:
+        """Declare cells that hold wanted ranks of groups; see `RankMechanism`."""
+        is_paired = n_groups == 1 and self.records.relation is Relation.REPLACE_ONE
+        make = lambda s, e: RankMechanism(s, e, n_groups, ranks, missed, is_paired)  # noqa: E731
+        law = Law(make, 1, per_mu=2.0)
+        return self._declare(Release(law, counts, share, steps=len(ranks)))
 
     def choice(self, scores: Statistic, share: float | None = None) -> Release:
         """Declare the choice of a candidate of high score, by the exponential mechanism."""
@@ -246,6 +277,7 @@ class Budget:
             public=(*self.facts, *public),
             status=noise_status(),
             events=receipt.events,
+            charges=receipt.charges,
         ).only_if(*receipt.conditions)
 
 

@@ -443,9 +443,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 model = load(folder.path / WINNER)
                 guarantee = private_step(model)[1].guarantee_
             else:
-                self._pay(cost.event, folder)
+                charges = self._pay(cost.event, folder)
                 (score, choice, model), runs = self._search(cost.event, len(settings), run, folder)
-                guarantee = self._guarantee(cost, runs)
+                guarantee = replace(self._guarantee(cost, runs), charges=charges)
                 # Its own guarantee would leave out the other runs.
                 private_step(model)[1].guarantee_ = guarantee
                 if folder is not None:
@@ -542,13 +542,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             **settings, **{f"{prefix}{name}": value for name, value in promise.items()}
         )
 
-    def _pay(self, event: SelectionEvent, folder: SearchFolder | None) -> None:
-        """Charge the whole search, unless a folder or the ledger says that it was charged."""
+    def _pay(self, event: SelectionEvent, folder: SearchFolder | None) -> tuple[str, ...]:
+        """Charge the whole search, unless a folder or the ledger says that it was charged.
+
+        Returns marks of the charges.
+        """
         _, private = private_step(self.estimator)
         promise = {"unit": private.unit, "relation": private.relation}
         if folder is None:
-            prepay(self.ledger, event, **promise)
-            return
+            return prepay(self.ledger, event, **promise).charges
         probe = folder.path / "probe.sfumato"
         save(self._candidate({}, 1.0), probe)  # a model that cannot be stored is refused before
         probe.unlink()
@@ -562,13 +564,18 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                     f"'resume': the search in the folder {folder.path} was not paid for by this "
                     "ledger. Give another folder."
                 )
-            return
+            return self._marks(reference)
         folder.write()  # so that a charge that is made next can be found again
         if not is_found and hasattr(self.ledger, "noted"):
             self.ledger.charge(event, reference=reference, **promise)
         elif not is_found:
             prepay(self.ledger, event, **promise)
         folder.write(charged=True)
+        return self._marks(reference)
+
+    def _marks(self, reference: str) -> tuple[str, ...]:
+        lines = self.ledger.lines() if hasattr(self.ledger, "lines") else ()
+        return tuple({line.mark for line in lines if line.note.reference == reference})
 
     def _search(
         self,

@@ -109,6 +109,8 @@ class Guarantee:
         What must be true for the guarantee to be valid.
     events : tuple of Event
         The releases, without data.
+    charges : tuple of str
+        Marks of the charges in a ledger that paid for them, by which a report finds them.
 
     Notes
     -----
@@ -147,11 +149,12 @@ class Guarantee:
     public: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     events: tuple[Event, ...] = field(default=(), repr=False)
+    charges: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, kind in (("unit", Unit), ("relation", Relation), ("status", Status)):
             object.__setattr__(self, name, kind(getattr(self, name)))
-        for name in ("public", "conditions", "events"):
+        for name in ("public", "conditions", "events", "charges"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not 0 <= self.delta < 1:
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
@@ -282,6 +285,7 @@ class Guarantee:
             public=_union(self.public, other.public),
             conditions=_union(self.conditions, other.conditions),
             events=self.events + other.events,
+            charges=_union(self.charges, other.charges),
         )
 
     def only_if(self, *conditions: str) -> Guarantee:
@@ -322,6 +326,7 @@ class Guarantee:
             "public": list(self.public),
             "conditions": list(self.conditions),
             "events": [event.to_dict() for event in self.events],
+            "charges": list(self.charges),
             "sentence": str(self),
         }
 

@@ -100,7 +100,7 @@ def _ledger(
     """Return what the ledger says now, and the charge that paid for these events."""
     if budget is None:
         return None, {}
-    paid = [each for each in budget.history() if flatten(each.events) == flatten(guarantee.events)]
+    paid = [each for each in budget.history() if each.mark in guarantee.charges]
     if not paid:
         raise InvalidInputError(
             f"The budget of '{budget.name}' has no charge for the releases of this file. Give the "

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.chain import decode_event
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.privacy.composition import epsilon_spent
-from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Guarantee, Unit
 from sfumato.report.words import event_rows
 
@@ -43,7 +40,7 @@ class LedgerExtract:
     lines : tuple of tuple of str
         Time, kind and parameters of each charge.
     releases : tuple of mapping
-        Time, person, purpose, epsilon alone and key of the events of each charge.
+        Time, person, purpose, epsilon alone and mark of each charge.
     attacker : mapping of str to float, optional
         What the best attacker can do against all releases together, by the noise that was drawn.
     """
@@ -83,7 +80,7 @@ class LedgerExtract:
                 "by": past.by,
                 "purpose": past.purpose,
                 "epsilon": past.epsilon,
-                "key": events_key(past.events),
+                "mark": past.mark,
             }
             for past in budget.history()
         )
@@ -97,14 +94,6 @@ class LedgerExtract:
             }
             odds = Guarantee(epsilon, total.delta, **about).attacker.to_dict()
         return cls(**{**kept, **words}, lines=tuple(lines), releases=releases, attacker=odds)
-
-
-def events_key(events: Sequence[Event]) -> str:
-    """Name a list of events, so that a charge finds the file that it paid for."""
-    counted = sorted(
-        (json.dumps(e.to_dict(), sort_keys=True), n) for e, n in flatten(events).items()
-    )
-    return sha256(json.dumps(counted).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

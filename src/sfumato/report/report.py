@@ -27,7 +27,6 @@ from sfumato.report.parts import (
     LedgerExtract,
     Marginal,
     SignatureBlock,
-    events_key,
     parties_of,
 )
 
@@ -81,11 +80,6 @@ class Result:
             parties_of(self.federation)  # refuses what cannot be shown
         declared = {str(name): str(value) for name, value in dict(self.declared).items()}
         object.__setattr__(self, "declared", MappingProxyType(declared))
-
-    @property
-    def key(self) -> str:
-        """The name of its events, by which a ledger's charge finds it."""
-        return events_key(self.guarantee.events)
 
     @property
     def warning(self) -> str | None:
@@ -318,7 +312,7 @@ class Report:
             total=total,
             colour=total and signal(guarantees, total["epsilon"], total["delta"], self.office),
             units=list(dict.fromkeys(map(words.protected_unit, guarantees))),
-            files={result.key: result.file or result.name for result in self.results},
+            files={mark: r.file or r.name for r in self.results for mark in r.guarantee.charges},
             declared=list(declared.items())[:24],
             parties=[parties_of(r.federation) for r in self.results if r.federation is not None],
             party_heads=PARTY_HEADS,

@@ -1,0 +1,936 @@
+"""Everyday statistics: counts, sums, means, variances, quantiles, histograms, correlations.
+
+Each is a noisy sum over records, or a choice by one, for all groups of a question together, with
+error bars that hold for the rows as they are. Read `GroupedRows` (how a record is seen),
+`GroupSums` (what is added up), `_begin`, then a statistic. Proofs: docs/guarantees/statistics.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from sfumato.core.arrays import to_numpy
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism
+from sfumato.models.base import PrivateEstimator
+from sfumato.models.budget import Budget, Release
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
+from sfumato.sums.grid import ROW_BITS, truncate_to_grid
+from sfumato.sums.records import Records
+from sfumato.sums.statistics import Codes, CountTables, Statistic
+from sfumato.tables.columns import PARTS, arrow, arrow_kind, is_date
+from sfumato.tables.files import write_table
+from sfumato.tables.schema import Column, Feature, TableBounds
+
+Array = NDArray[np.float64]
+
+MAX_GROUPS = 10**6
+MAX_CELLS, MAX_PLACES = 2**16, 2**21  # of a quantile's grid, and of those of all groups
+MAX_VALUES = 100  # up to which whole numbers are groups of their own
+DEFAULT_BINS = 10
+FAN_OUT = 16  # bins in a group of bins
+END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
+AWAY = 1.5  # ... whose candidates are so many times as far from the quantile, one after the other
+ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
+MEAN_SHARE = 0.15  # of epsilon, for the mean around which squares are taken
+NOT_THERE = 5.0  # scales of noise: so few missing cells are none where none are declared
+
+
+@dataclass(frozen=True)
+class ReleasedStatistic:
+    """A released table of figures with their error bars, and what is promised about it.
+
+    Proofs: docs/guarantees/statistics.md.
+
+    Parameters
+    ----------
+    statistic : str
+        What it is: "counts", "mean" and so on.
+    table : pyarrow.Table
+        A row for each group: its values, the figure, and `low` and `high`, between which the
+        figure of the rows themselves lies with the stated confidence. A group named null holds
+        the cells that are missing or unknown.
+    guarantee : Guarantee
+        What is promised.
+    confidence : float
+        Of each error bar by itself.
+    counts : str
+        What is counted: records, or what of persons.
+    noisy : ndarray, optional
+        Counts as they were released, of which `table` has those below zero as zero.
+    covariance : ndarray, optional
+        Of the noise of a histogram's counts.
+    """
+
+    statistic: str
+    table: Any
+    guarantee: Guarantee
+    confidence: float
+    counts: str
+    noisy: Array | None = field(default=None, repr=False)
+    covariance: Array | None = field(default=None, repr=False)
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """The guarantee, by the name that it has in models."""
+        return self.guarantee
+
+    def to_pandas(self) -> Any:
+        """Return the figures as a data frame of pandas.
+
+        Returns
+        -------
+        DataFrame
+            The table.
+        """
+        return self.table.to_pandas()
+
+    def write(self, path: Any) -> None:
+        """Write the figures to a table that carries its guarantee, such as counts.csv.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; of a text, the guarantee stands in a note beside it.
+        """
+        about = {"statistic": self.statistic, "confidence": self.confidence, "counts": self.counts}
+        record = {"class": type(self).__name__, "guarantee": self.guarantee.to_dict(), **about}
+        write_table(self.table, path, record)
+
+    def between(self, low: float, high: float) -> tuple[float, float, float]:
+        """Return the count of a histogram's bins inside of a range, with its error bar.
+
+        Parameters
+        ----------
+        low, high : float
+            Ends of the range; a bin is counted where all of it lies inside.
+
+        Returns
+        -------
+        tuple of float
+            The count, and the ends of its error bar.
+        """
+        if self.noisy is None or self.covariance is None:
+            raise InvalidInputError("Only a histogram without groups has counts of ranges.")
+        ends = (np.array(self.table[name].to_pylist(), dtype=float) for name in ("from", "to"))
+        first, last = ends
+        inside = ((first >= low) & (last <= high)).astype(float)  # not what is missing
+        count = float(inside @ self.noisy)
+        half = _factor(self.confidence) * math.sqrt(inside @ self.covariance @ inside)
+        return max(count, 0.0), max(count - half, 0.0), max(count + half, 0.0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the figures as bars with their error bars.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        matplotlib axes
+            The picture.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise InvalidInputError(
+                "A picture needs matplotlib: pip install 'sfumato[plot]'."
+            ) from None
+        ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        labels, figures, lows, highs = self.bars()
+        places, middle = np.arange(len(labels)), np.clip(figures, lows, highs)
+        ax.bar(places, figures, color="0.75")
+        ax.errorbar(places, middle, [middle - lows, highs - middle], fmt="none", color="0.2")
+        ax.set_xticks(places, labels, rotation=90 if len(labels) > 6 else 0)
+        ax.set_ylabel(f"{self.statistic}, {self.confidence:.0%} error bars")
+        return ax
+
+    def bars(self) -> tuple[list[str], Array, Array, Array]:
+        """Return what a picture shows: a label for each row, its figure and its error bar.
+
+        Returns
+        -------
+        tuple
+            Labels, figures, and both ends of the error bars.
+        """
+        names = self.table.column_names
+        place = names.index("low") - 1
+        keys = zip(*(self.table[name].to_pylist() for name in names[:place]), strict=True)
+        words = [[str("missing" if each is None else each) for each in key] for key in keys]
+        labels = [" / ".join(each) for each in words] or [self.statistic] * len(self.table)
+        figures, lows, highs = (
+            np.array(self.table[name].to_pylist(), dtype=float) for name in names[place : place + 3]
+        )
+        return labels, np.nan_to_num(figures), np.nan_to_num(lows), np.nan_to_num(highs)
+
+    def __str__(self) -> str:
+        frame = self.to_pandas().to_string(index=False, float_format="{:.6g}".format, na_rep="-")
+        said = f"{self.statistic} of {self.counts}; error bars hold with {self.confidence:.0%}"
+        return f"{frame}\n{said}\n{self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        return f"{self.to_pandas().to_html(index=False)}<p>{self.guarantee}</p>"
+
+
+# How a record is seen ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The public values of a column by which records are grouped; the last place is missing.
+
+    labels: Of each place, None for what is missing.
+    edges: Of the bins of a column of numbers.
+    """
+
+    name: str
+    labels: tuple[Any, ...]
+    edges: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, feature: Feature, bins: int | Sequence[float] | None, name: str) -> Axis:
+        """Return the categories of a column, its whole numbers if they are few, or bins."""
+        if feature.categories is not None:
+            return cls(name, (*feature.categories, None))
+        low, high, is_whole = feature.lower, feature.upper, _is_whole(feature)
+        if bins is None or isinstance(bins, int):
+            asked = (MAX_VALUES if is_whole else DEFAULT_BINS) if bins is None else bins
+            if not 1 <= asked <= MAX_CELLS:
+                raise InvalidInputError(f"'bins' must lie between 1 and {MAX_CELLS}.")
+            edges = np.linspace(low, high, asked + 1)
+            if is_whole:
+                edges = np.arange(low, high + 1, max(1, math.ceil((high - low + 1) / asked)))
+                edges = np.append(edges, high + 1)
+        else:
+            edges = np.array(bins, dtype=float)
+            if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+                raise InvalidInputError("'bins' must be a number or increasing edges.")
+        pairs = list(itertools.pairwise(edges.tolist()))
+        if feature.part == "time":
+            days = [[str(date(1970, 1, 1) + timedelta(days=int(e))) for e in p] for p in pairs]
+            labels: list[Any] = [" to ".join(pair) for pair in days]
+        elif arrow_kind(feature.type) == "b" and not feature.part:
+            labels = [bool(first) for first, _ in pairs]
+        elif is_whole and (np.diff(edges) == 1).all():
+            labels = [int(first) for first, _ in pairs]
+        else:
+            labels = [f"{a:g} to {b - 1 if is_whole else b:g}" for a, b in pairs]
+        return cls(name, (*labels, None), tuple(edges.tolist()))
+
+    def places(self, cells: Array) -> NDArray[np.intp]:
+        """Return the place of each cell; numbers beyond the edges are in the bins at the ends."""
+        known = cells
+        if self.edges is not None:
+            found = np.searchsorted(self.edges, cells, side="right") - 1
+            known = np.clip(found, 0, len(self.edges) - 2).astype(np.float64)
+        return np.where(np.isnan(cells), len(self.labels) - 1, known).astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedRows:
+    """``cells -> [group, numbers]``, each record alone; the numbers of what is missing are zero.
+
+    axes: Of the first cells, by which records are grouped.
+    ranges: Ends of the ranges of the other cells.
+    form: Which numbers, of cells t scaled to [-1, 1]: "sum" x / max|x|; "plain" [1, t] / 2; "mean"
+        and "variance" Bernstein's polynomials of degree 1 and 2; "products" 1, t, t² - 1/2 and
+        products; "levels" the place among bins, groups of bins, and so on; "place" the place among
+        cells, and what is missing in a group of its own.
+    cells: Of each level, or of the grid of places, which are even unless there are edges.
+    edges: Of cells, for each group.
+    centre: c of the form "square", (t - c)² / (1 + |c|)².
+    """
+
+    axes: tuple[Axis, ...]
+    ranges: tuple[tuple[float, float], ...] = ()
+    form: str = ""
+    cells: tuple[int, ...] = ()
+    edges: Array | None = field(default=None, repr=False)
+    centre: float = 0.0
+
+    @property
+    def n_groups(self) -> int:
+        """Groups."""
+        return math.prod(len(axis.labels) for axis in self.axes)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a mapped row."""
+        d = len(self.ranges)
+        widths = {"": 0, "sum": 1, "square": 1, "plain": 2, "mean": 2, "variance": 3}
+        widths |= {"place": 1, "levels": len(self.cells) - 1, "products": (d + 1) * (d + 2) // 2}
+        return 1 + widths[self.form]
+
+    def __call__(self, rows: Array) -> Array:
+        """Map a block of cells."""
+        cells = np.asarray(rows, dtype=np.float64)
+        group = np.zeros(len(cells), dtype=np.intp)
+        for i, axis in enumerate(self.axes):
+            group = group * len(axis.labels) + axis.places(cells[:, i])
+        if not self.form:
+            return group[:, None].astype(np.float64)
+        if self.form == "levels":  # of the only axis; what is missing is in a bin of its own
+            return np.column_stack([group // FAN_OUT**i for i in range(len(self.cells))])
+        low, high = np.array(self.ranges).T
+        values = cells[:, len(self.axes) :]
+        is_missing = np.isnan(values).any(axis=1)
+        t = np.clip((values - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
+        p = (1 + t) / 2
+        if self.form == "place":
+            place = np.clip(np.floor(p[:, 0] * self.cells[0]), 0, self.cells[0] - 1)
+            if self.edges is not None:
+                place = (values >= self.edges[group]).sum(axis=1)
+            return np.column_stack([np.where(is_missing, self.n_groups, group), place])
+        ones = np.ones((len(t), 1))
+        if self.form == "sum":
+            numbers = values / np.abs(self.ranges).max()
+        elif self.form == "square":
+            numbers = ((t - self.centre) / (1 + abs(self.centre))) ** 2
+        elif self.form == "plain":
+            numbers = np.hstack([ones, t]) / 2
+        elif self.form == "mean":
+            numbers = np.hstack([p, 1 - p])
+        elif self.form == "variance":
+            numbers = np.hstack([p**2, 2 * p * (1 - p), (1 - p) ** 2])
+        else:
+            d = t.shape[1]
+            pairs = [t[:, [i]] * t[:, [j]] for i, j in itertools.combinations(range(d), 2)]
+            numbers = np.hstack([ones, t, t**2 - 0.5, *pairs]) / _most_products(d)
+        numbers[is_missing] = 0.0
+        return np.column_stack([group, numbers])
+
+
+def _most_products(d: int) -> float:
+    """Return the largest sum of magnitudes of 1, t, t² - 1/2 and products of d numbers."""
+    return 1 + 1.5 * d + d * (d - 1) / 2
+
+
+@dataclass(frozen=True)
+class GroupSums(Statistic):
+    """``sum e_g uᵀ`` over rows [g, u] of group g and numbers u with ``|u|₁ <= 1``.
+
+    Adding a record moves it by 1 in the sum of magnitudes; replacing one by 2, or by `apart` where
+    all are in one group. In the Euclidean norm, by `length` and twice that.
+
+    apart: Largest ``|u - v|₁``, also of v = 0.
+    length: Largest ``|u|₂``.
+    """
+
+    n_groups: int
+    width: int
+    apart: float = 2.0
+    length: float = 1.0
+    in_ball: ClassVar[int] = 0  # terms are bounded whatever rows hold
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n_groups, self.width)
+
+    def add_up(self, rows: Any, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        rows = to_numpy(rows)
+        terms = truncate_to_grid(rows[:, 1:], 2 * ROW_BITS)
+        fine = (np.abs(terms).sum(axis=1) <= 1) & (rows[:, 0] >= 0) & (rows[:, 0] < self.n_groups)
+        fine &= np.einsum("ij,ij->i", terms, terms) <= self.length**2 * (1 + 2.0**-40)  # [S1]
+        groups, terms = rows[fine, 0].astype(np.intp), terms[fine]
+        sums = [np.bincount(groups, each, minlength=self.n_groups) for each in terms.T]
+        return np.stack(sums, axis=1)
+
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
+        """Largest distance of the sums of two neighbours once they are doubles."""
+        is_replaced = Relation(relation) is Relation.REPLACE_ONE
+        moved = (self.apart if self.n_groups == 1 else 2.0) if is_replaced else 1.0  # [S2]
+        rounding = self.rounding(max_rows)
+        if norm == 2:
+            return min(moved, self.length * (1 + 2.0**-40) * (1 + is_replaced)) + rounding
+        return moved + math.sqrt(self.size) * rounding
+
+
+# What is asked ----------------------------------------------------------------------------------
+
+
+class PrivateStatistics(PrivateEstimator):
+    """Reads the records of a question as every estimator reads them; it is never fitted."""
+
+    reads_cells: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is public about a question, the records, and its budget."""
+
+    axes: tuple[Axis, ...]
+    features: tuple[Feature, ...]
+    records: Records
+    budget: Budget
+    confidence: float
+    counts: str
+
+    @property
+    def values(self) -> tuple[Feature, ...]:
+        """The columns of numbers that are asked for."""
+        return self.features[len(self.axes) :]
+
+    def rows(self, form: str = "", cells: tuple[int, ...] = ()) -> GroupedRows:
+        """Return how a record is seen."""
+        return GroupedRows(self.axes, tuple(each.range for each in self.values), form, cells)
+
+    def draw(self, release: Release, rows: GroupedRows) -> Any:
+        """Charge what was declared, unless it was, and draw."""
+        if self.budget.receipt is None:
+            self.budget.charge()
+        return self.budget.draw(release, self.records.mapped(rows))
+
+    def sums(self, form: str, apart: float = 2.0, length: float = 1.0) -> tuple[Array, float]:
+        """Return noisy sums of groups, and the deviation of each number's noise."""
+        rows = self.rows(form)
+        statistic = GroupSums(rows.n_groups, rows.width - 1, apart, length)
+        budget, is_gaussian = self.budget, False
+        if budget.delta > 0 and math.isfinite(budget.epsilon):  # the law of less noise
+            l1, l2 = (self.records.sensitivity(statistic, norm) for norm in (1, 2))
+            mu = mu_from_budget(budget.epsilon, budget.delta)
+            is_gaussian = l2 / mu < math.sqrt(2) * l1 / budget.epsilon
+        release = (budget.gaussian if is_gaussian else budget.laplace)(statistic)
+        return self.draw(release, rows), budget.noise(release)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one group has a public number of records, so that a count costs nothing."""
+        return not self.axes and self.records.relation is Relation.REPLACE_ONE
+
+    def known(self, count: Array, noise: float) -> Array:
+        """Return the number of cells that are there; all, unless it shows or is declared."""
+        n_rows, known = self.records.public_rows, np.maximum(count, 1e-9)
+        if not self.is_alone or n_rows is None:
+            return known
+        is_whole = n_rows - count < NOT_THERE * noise / math.sqrt(2)
+        is_whole &= not self.values[0].missing
+        return np.where(is_whole, n_rows, np.minimum(known, n_rows))
+
+    def released(
+        self, statistic: str, columns: Mapping[str, Any], **more: Any
+    ) -> ReleasedStatistic:
+        """Return figures beside the groups, in the order of which they are given."""
+        n_groups = math.prod(len(axis.labels) for axis in self.axes)
+        size = np.size(next(iter(columns.values()))) // n_groups
+        keys = itertools.product(*(axis.labels for axis in self.axes), range(size))
+        listed = list(zip(*keys, strict=True))[:-1]
+        table = {axis.name: list(each) for axis, each in zip(self.axes, listed, strict=True)}
+        for name, values in columns.items():
+            flat = np.ravel(np.asarray(values)).tolist()
+            table[name] = [None if each != each else each for each in flat]
+        promise, found = self.budget.guarantee(), arrow().table(table)
+        about = (found, promise, self.confidence, self.counts)
+        return ReleasedStatistic(statistic, *about, **more)
+
+
+def _begin(
+    table: Any,
+    by: str | Sequence[str],
+    columns: Sequence[str] = (),
+    *,
+    bounds: TableBounds | Mapping[str, Any],
+    epsilon: float,
+    bins: int | Sequence[float] | None = None,
+    delta: float = 0.0,
+    unit: str | None = None,
+    relation: str = "replace_one",
+    groups: Any = None,
+    ledger: Any = None,
+    confidence: float = 0.95,
+    keeps_log: bool = False,
+) -> Question:
+    """Check everything and read the records; nothing is charged yet."""
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"'confidence' must lie between 0 and 1. Got {confidence}.")
+    known = TableBounds.from_dict(bounds) if isinstance(bounds, Mapping) else bounds
+    if not isinstance(known, TableBounds):
+        raise MissingBoundsError(
+            "A statistic needs the public bounds of its table: bounds=TableBounds.from_dict(...), "
+            "or what that takes."
+        )
+    by = [by] if isinstance(by, str) else list(by)
+    asked = [replace(_column(known, name), fill=None) for name in (*by, *columns)]
+    for i, (name, column) in enumerate(zip((*by, *columns), asked, strict=True)):
+        if i >= len(by) and (column.categories is not None or column.parts):
+            raise InvalidInputError(f"The column {name!r} holds no numbers by its bounds.")
+        asked[i] = replace(column, log=column.log and keeps_log and i >= len(by))
+    asked = asked or [*known.used[:1]]  # records of which nothing is asked are read by something
+    unit = unit or (Unit.RECORD if known.person is None else Unit.PERSON)
+    reader = PrivateStatistics(
+        bounds=replace(known, columns=tuple(asked), target=None),
+        epsilon=epsilon,
+        delta=delta,
+        unit=str(unit),
+        relation=str(relation),
+        ledger=ledger,
+    )
+    features = reader.bounds.features  # type: ignore[union-attr]
+    axes = tuple(Axis.of(f, bins, name) for f, name in zip(features, by, strict=False))
+    if math.prod(len(axis.labels) for axis in axes) > MAX_GROUPS:
+        raise InvalidInputError(f"There are more than {MAX_GROUPS} groups: name fewer columns.")
+    records, budget = reader._begin(table, None, groups)
+    counts, person = "records", records.person
+    if person is not None:
+        counts = f"rows, at most {person.rows} of each person"
+        counts = "persons, each counted once over their rows" if person.averages else counts
+    return Question(axes, features, records, budget, confidence, counts)
+
+
+def _column(bounds: TableBounds, name: str) -> Column:
+    """Return what is public about a column, the target, or a part of a date such as day.month."""
+    known = {column.name: column for column in bounds.columns if not column.left_out}
+    if (target := bounds.target) is not None:
+        listed = target.labels if isinstance(target.labels, tuple) else None
+        ends = (None, None) if listed else (target.lower, target.upper)
+        known[target.name] = Column(target.name, target.type, *ends, categories=listed)
+    source, _, part = name.rpartition(".")
+    dates = [each.name for each in known.values() if is_date(each.type) and not each.categories]
+    if name in PARTS and name not in known and len(dates) == 1:
+        source, part = dates[0], name
+    if source in dates and part in PARTS:
+        column = replace(known[source], parts=(part,))
+        column.features  # noqa: B018 - refuses a year without its range
+        return column
+    if name not in known:
+        raise InvalidInputError(f"The bounds have no column {name!r}, or leave it out.")
+    if name in dates:
+        raise InvalidInputError(
+            f"{name!r} is a date: name a part, such as '{name}.month'. Parts: {', '.join(PARTS)}."
+        )
+    return known[name]
+
+
+def _is_whole(feature: Feature) -> bool:
+    if feature.part:
+        return feature.part in ("year", "hour")
+    return arrow_kind(feature.type) in ("b", "i", "u")
+
+
+def _factor(confidence: float, *, is_one: bool = False) -> float:
+    """Return deviations of an error bar for one Laplace variable, or sums of any, or Gaussians."""
+    laplace = -math.log1p(-confidence) / math.sqrt(2)
+    return laplace if is_one else max(laplace, float(ndtri((1 + confidence) / 2)))
+
+
+def _bars(figures: Array, half: Any, low: float, high: float) -> dict[str, Array]:
+    """Return the ends of error bars, inside of what is possible."""
+    ends = {"low": figures - half, "high": figures + half}
+    return {name: np.clip(each, low, high) for name, each in ends.items()}
+
+
+# Statistics -------------------------------------------------------------------------------------
+
+
+def release_counts(table: Any, by: str | Sequence[str] = (), **promise: Any) -> ReleasedStatistic:
+    """Release the number of records of each group.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    by : str or sequence of str
+        Columns whose values make the groups: categories, truth values, numbers (see `bins`), the
+        target, or parts of dates such as "admitted.month". None: all records together.
+    **promise
+        What is asked of the release.
+
+        bounds : TableBounds or mapping
+            Public bounds of the table; required. A mapping is given to `TableBounds.from_dict`.
+        epsilon : float
+            The budget; required.
+        delta : float, default=0.0
+            Above 0, Gaussian noise is used where it is smaller.
+        unit : {"record", "person"}, optional
+            By default persons where the bounds name their column.
+        relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+            Which data sets are neighbours.
+        bins : int or sequence of float, optional
+            Bins of columns of numbers in `by`, or their edges.
+        groups : array-like, optional
+            IDs of persons, where the bounds name no column of them.
+        ledger : DatasetBudget, optional
+            Who pays.
+        confidence : float, default=0.95
+            Of each error bar.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sfumato import release_counts
+    >>> wards = pd.DataFrame({"ward": ["A"] * 700 + ["B"] * 300})
+    >>> found = release_counts(wards, "ward", bounds={"ward": ["A", "B"]}, epsilon=1.0)
+    >>> found.table.column_names
+    ['ward', 'count', 'low', 'high']
+    """
+    asked = _begin(table, by, **promise)
+    rows = asked.rows()
+    release = asked.budget.counts(CountTables((rows.n_groups,), ((0,),)))
+    noisy = asked.draw(release, rows)
+    half = _half_of_count(release, asked)
+    found = np.maximum(noisy, 0.0)
+    return asked.released("counts", _counts(found, noisy, half), noisy=noisy)
+
+
+def release_histogram(
+    table: Any,
+    column: str,
+    *,
+    by: str | Sequence[str] = (),
+    bins: int | Sequence[float] = 20,
+    ranges: bool = False,
+    **promise: Any,
+) -> ReleasedStatistic:
+    """Release how many records have their number in each bin; whole numbers in whole bins.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    column : str
+        A column of numbers, or of categories.
+    by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
+    bins : int or sequence of float, default=20
+        Number of bins, or their edges, which are public.
+    ranges : bool, default=False
+        Whether ranges of many bins matter more than single bins: counts of groups of bins are
+        released as well, and all agree; see `ReleasedStatistic.between`.
+    **promise
+        See `release_counts`.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee.
+    """
+    by = [by] if isinstance(by, str) else list(by)
+    if ranges and by:
+        raise InvalidInputError("'ranges' are of a histogram without groups: leave out 'by'.")
+    asked = _begin(table, [*by, column], bins=bins, **promise)
+    axis = asked.axes[-1]
+    sizes, n_bins = [asked.rows().n_groups], len(axis.labels)
+    while ranges and sizes[-1] > FAN_OUT:
+        sizes.append(math.ceil(sizes[-1] / FAN_OUT))
+    rows = asked.rows("levels", tuple(sizes)) if ranges else asked.rows()
+    tables = tuple((level,) for level in range(len(sizes)))
+    release = asked.budget.counts(CountTables(tuple(sizes), tables))
+    noisy, noise = asked.draw(release, rows), asked.budget.noise(release)
+    covariance = np.eye(len(noisy)) * noise**2
+    half: Any = _half_of_count(release, asked)
+    if ranges:  # counts that agree with all levels best, by least squares
+        levels = [np.arange(n_bins) // FAN_OUT**i for i in range(len(sizes))]
+        sums = np.vstack([at == np.arange(n)[:, None] for at, n in zip(levels, sizes, strict=True)])
+        weights = np.linalg.inv(sums.T.astype(float) @ sums)
+        noisy, covariance = weights @ (sums.T @ noisy), weights * noise**2
+        half = _factor(asked.confidence) * np.sqrt(np.diag(covariance))
+    figures = _counts(np.maximum(noisy, 0.0), noisy, half)
+    edges = np.array(axis.edges or ())
+    if not axis.edges or isinstance(axis.labels[0], bool):
+        return asked.released("histogram", figures, noisy=noisy)
+    step = 1.0 if _is_whole(asked.features[-1]) else 0.0
+    ends = {"from": edges[:-1], "to": edges[1:] - step}
+    times = len(noisy) // n_bins
+    told = {name: np.tile(np.append(each, np.nan), times) for name, each in ends.items()}
+    few = replace(asked, axes=asked.axes[:-1])
+    more = {} if by else {"covariance": covariance}
+    return few.released("histogram", told | figures, noisy=noisy, **more)
+
+
+def release_sum(
+    table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
+) -> ReleasedStatistic:
+    """Release the sum of a column of numbers; a missing cell adds nothing.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    column : str
+        A column of numbers; those outside of the bounds are moved to the nearest bound.
+    by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
+    **promise
+        See `release_counts`.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee.
+    """
+    asked = _begin(table, by, [column], **promise)
+    low, high = asked.values[0].range
+    largest = max(abs(low), abs(high))
+    sums, noise = asked.sums("sum", (max(high, 0.0) - min(low, 0.0)) / largest)
+    half = _factor(asked.confidence, is_one=not asked.budget.delta) * noise * largest
+    found = sums[:, 0] * largest
+    ends = (min(low, 0.0) * math.inf if low < 0 else 0.0, math.inf if high > 0 else 0.0)
+    return asked.released("sum", {"sum": np.clip(found, *ends), **_bars(found, half, *ends)})
+
+
+def release_mean(
+    table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
+) -> ReleasedStatistic:
+    """Release the mean of the cells that are there, and their number.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    column : str
+        A column of numbers; those outside of the bounds are moved to the nearest bound.
+    by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
+    **promise
+        See `release_counts`.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee. The mean is null where the count is no
+        larger than its noise; its error bar is then the range.
+    """
+    asked = _begin(table, by, [column], **promise)
+    low, high = asked.values[0].range
+    if asked.is_alone:  # [S3] the count costs nothing
+        sums, noise = asked.sums("plain", 1.0, math.sqrt(0.5))
+        (count, total), noise = 2 * sums.T, 2 * noise
+    else:  # [S4] of p and 1 - p, which add up to one
+        sums, noise = asked.sums("mean")
+        count, total, noise = sums.sum(axis=1), sums[:, 0] - sums[:, 1], math.sqrt(2) * noise
+    wide = _factor(asked.confidence) * noise
+    # [S5] all m with |total - m count| <= wide sqrt(1 + m²)
+    is_clear = count > wide
+    square = np.where(is_clear, count**2 - wide**2, 1.0)
+    root = wide * np.sqrt(np.maximum(count**2 + total**2 - wide**2, 0.0))
+    ends = [np.clip((total * count + side * root) / square, -1, 1) for side in (-1, 1)]
+    ends = [np.where(is_clear, end, side) for end, side in zip(ends, (-1.0, 1.0), strict=True)]
+    known, n_rows = asked.known(count, noise), asked.records.public_rows
+    mean = np.where(is_clear, np.clip(total / known, -1, 1), np.nan)
+    scaled = {"mean": mean, "low": ends[0], "high": ends[1]}
+    figures = {name: (low + high) / 2 + (high - low) / 2 * t for name, t in scaled.items()}
+    limits = _bars(count, wide, 0.0, math.inf if n_rows is None else n_rows)
+    return asked.released(
+        "mean",
+        {**figures, "count": known, **{f"count_{name}": end for name, end in limits.items()}},
+    )
+
+
+def release_variance(
+    table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
+) -> ReleasedStatistic:
+    """Release the variance of the cells that are there, divided by their number.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    column : str
+        A column of numbers; those outside of the bounds are moved to the nearest bound.
+    by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
+    **promise
+        See `release_counts`.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee; null where the count is too small.
+    """
+    asked = _begin(table, by, [column], **promise)
+    low, high = asked.values[0].range
+    z, unit = _factor(asked.confidence), ((high - low) / 2) ** 2
+    if asked.is_alone:  # [S6] squares around a first mean
+        budget = asked.budget
+        n_rows, share = asked.records.public_rows, MEAN_SHARE
+        if n_rows is not None and not asked.values[0].missing:  # what errs least in sum
+            share = min(2 * MEAN_SHARE, 2.3 * (n_rows * min(budget.epsilon, 100.0)) ** -0.4)
+        first = budget.laplace(GroupSums(1, 2, 1.0, math.sqrt(0.5)), share * ROUNDED_DOWN)
+        second = budget.laplace(GroupSums(1, 1, 1.0), (1 - share) * ROUNDED_DOWN)
+        count, total = 2 * asked.draw(first, asked.rows("plain")).T
+        wide = z * 2 * budget.noise(first)
+        is_clear, n = count > 3 * wide, asked.known(count, wide / z)
+        centre = float(np.clip(total / n, -1, 1)[0])
+        rows, scale = replace(asked.rows("square"), centre=centre), (1 + abs(centre)) ** 2
+        found = scale * asked.draw(second, rows)[:, 0] / n
+        half = (z * scale * budget.noise(second) + wide * np.abs(found)) / n
+        half += (1 + centre**2) * (wide / n) ** 2
+    else:  # [S4] polynomials that add up to one
+        sums, noise = asked.sums("variance")
+        count = sums.sum(axis=1)
+        is_clear = count > 3 * z * math.sqrt(3) * noise
+        n = np.where(is_clear, count, 1.0)
+        m, q = (sums[:, 0] - sums[:, 2]) / n, (sums[:, 0] - sums[:, 1] + sums[:, 2]) / n
+        slopes = np.stack([1 - 2 * m, -np.ones_like(m), 1 + 2 * m]) - q + 2 * m**2
+        found, error = q - m**2, z * noise / n
+        half = error * np.linalg.norm(slopes, axis=0) + 2 * error**2
+    bars = _bars(found, np.where(is_clear, half, 2.0), 0.0, 1.0)
+    figures = {"variance": np.where(is_clear, np.clip(found, 0.0, 1.0), np.nan), **bars}
+    return asked.released("variance", {name: unit * each for name, each in figures.items()})
+
+
+def release_quantiles(
+    table: Any,
+    column: str,
+    *,
+    at: float | Sequence[float] = (0.5,),
+    by: str | Sequence[str] = (),
+    error_bars: bool = True,
+    **promise: Any,
+) -> ReleasedStatistic:
+    """Release quantiles of a column of numbers; those of whole numbers are whole.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    column : str
+        A column of numbers.
+    at : float or sequence of float, default=(0.5,)
+        Which quantiles, each between 0 and 1; the budget is shared among them.
+    by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
+    error_bars : bool, default=True
+        Whether a tenth of epsilon is spent on error bars.
+    **promise
+        See `release_counts`.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee.
+    """
+    shares = [float(each) for each in np.atleast_1d(np.asarray(at, dtype=float))]
+    if not shares or not all(0 < each < 1 for each in shares):
+        raise InvalidInputError("'at' must be numbers between 0 and 1, such as 0.5.")
+    asked = _begin(table, by, [column], keeps_log=True, **promise)
+    feature, n_groups = asked.values[0], asked.rows().n_groups
+    is_whole = _is_whole(feature) and not feature.log
+    n_cells = max(2, min(MAX_CELLS, MAX_PLACES // n_groups))
+    low, high = feature.range
+    if is_whole:  # a cell is one whole number, if they are not too many
+        n_cells, low, high = min(n_cells, int(high - low) + 1), low - 0.5, high + 0.5
+    rows = replace(asked.rows("place", (n_cells,)), ranges=((low, high),))
+    step, missed = (high - low) / n_cells, (1 - asked.confidence) / 2
+    away = step * AWAY ** np.arange(math.ceil(math.log(n_cells, AWAY)) + 1)
+    away = np.concatenate([-away[::-1], [0.0], away]) - step / 2
+    counts, few = (CountTables((n_groups + 1, n), ((0, 1),)) for n in (n_cells, len(away) + 1))
+    share = (1 - END_SHARE) * ROUNDED_DOWN if error_bars else None
+    points = tuple((each, 0) for each in shares)
+    middle = asked.budget.ranks(counts, n_groups, points, missed, share)
+    pairs = [((each, -1), (each, 1)) for each in shares] if error_bars else []
+    each_share = END_SHARE * ROUNDED_DOWN / len(shares)
+    outer = [asked.budget.ranks(few, n_groups, pair, missed, each_share) for pair in pairs]
+    places = asked.draw(middle, rows)  # [R1]
+    found = np.clip(low + (places - 0.5) * step, low + step / 2, high - step / 2)
+    ends = np.full((2, *found.shape), np.nan)
+    for i, release in enumerate(outer):  # [R4] around what was released
+        edges = np.clip(found[:, [i]] + away, low, high)
+        edges = np.floor(edges) + 0.5 if is_whole else edges
+        chosen = asked.draw(release, replace(rows, edges=edges))
+        whole = np.pad(edges, ((0, 0), (2, 2)), constant_values=(low, high))
+        for side in (0, 1):
+            at_end = np.take_along_axis(whole, chosen[:, [side]] + side, axis=1)[:, 0]
+            ends[side, :, i] = at_end + (0.5 - side if is_whole else 0.0)
+    figures = {"at": np.tile(shares, (n_groups, 1))}
+    drawn = (found, np.minimum(ends[0], found), np.maximum(ends[1], found))
+    for name, scaled in zip(("quantile", "low", "high"), drawn, strict=True):
+        numbers = feature.unscaled(scaled)
+        figures[name] = np.rint(numbers) if is_whole else numbers
+    return asked.released("quantiles", figures)
+
+
+def release_correlation(
+    table: Any, columns: Sequence[str], *, by: str | Sequence[str] = (), **promise: Any
+) -> ReleasedStatistic:
+    """Release the correlations of columns of numbers, of the records that have all of them.
+
+    Parameters
+    ----------
+    table : DataFrame, Table, path or records
+        As `fit` takes it.
+    columns : sequence of str
+        Two columns of numbers or more.
+    by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
+    **promise
+        See `release_counts`.
+
+    Returns
+    -------
+    ReleasedStatistic
+        A row for each pair. A correlation is null where a column's variance is no larger than its
+        noise; its error bar is then -1 to 1.
+    """
+    d = len(columns)
+    if d < 2 or isinstance(columns, str):
+        raise InvalidInputError("'columns' must name two columns of numbers or more.")
+    asked = _begin(table, by, columns, **promise)
+    most = _most_products(d)
+    apart = d * (d + 2) ** 2 / (2 * (d + 1)) / most  # [S7]
+    sums, noise = asked.sums("products", apart, math.sqrt(1 + 1.25 * d + d * (d - 1) / 2) / most)
+    sums, noise, z = sums.T * most, noise * most, _factor(asked.confidence)
+    is_clear = sums[0] > 3 * z * noise
+    n = np.where(is_clear, sums[0], 1.0)
+    means, squares = sums[1 : 1 + d] / n, sums[1 + d : 1 + 2 * d] / n + 0.5
+    spread = squares - means**2
+    error = z * noise / n * np.sqrt(1 + 4 * means**2 + (0.5 - squares + 2 * means**2) ** 2)
+    is_spread = is_clear & (spread > 3 * error)
+    found, half, first, second = [], [], [], []
+    for k, (i, j) in enumerate(itertools.combinations(range(d), 2)):
+        fine = is_spread[i] & is_spread[j]
+        u, v = (np.where(fine, spread[each], 1.0) for each in (i, j))
+        product = sums[1 + 2 * d + k] / n
+        r = (product - means[i] * means[j]) / np.sqrt(u * v)
+        slopes = [  # of the sums of 1, t and t', t² and t'², t t'
+            (2 * means[i] * means[j] - product) / np.sqrt(u * v)
+            - r / 2 * sum((0.5 - squares[e] + 2 * means[e] ** 2) / w for e, w in ((i, u), (j, v))),
+            -means[j] / np.sqrt(u * v) + r * means[i] / u,
+            -means[i] / np.sqrt(u * v) + r * means[j] / v,
+            -r / 2 / u,
+            -r / 2 / v,
+            1 / np.sqrt(u * v),
+        ]
+        wide = z * noise / n * np.linalg.norm(slopes, axis=0)
+        found.append(np.where(fine, np.clip(r, -1, 1), np.nan))
+        half.append(np.where(fine, wide, 2.0))
+        first += [columns[i]]
+        second += [columns[j]]
+    figures, wide = np.stack(found, axis=1), np.stack(half, axis=1)
+    names = {"first": np.tile(first, len(figures)), "second": np.tile(second, len(figures))}
+    bars = _bars(np.nan_to_num(figures), wide, -1.0, 1.0)
+    return asked.released("correlation", {**names, "correlation": figures, **bars})
+
+
+def _counts(found: Array, noisy: Array, half: Any) -> dict[str, Array]:
+    """Return counts with their error bars; whole ones as whole numbers."""
+    columns = {"count": found, **_bars(noisy, half, 0.0, math.inf)}
+    is_whole = all((each == np.rint(each)).all() for each in (noisy, np.asarray(half)))
+    return {k: each.astype(np.int64) if is_whole else each for k, each in columns.items()}
+
+
+def _half_of_count(release: Release, asked: Question) -> float:
+    """Return half of the error bar of one count, exactly."""
+    mechanism, missed = release.mechanism, 1 - asked.confidence
+    if not isinstance(mechanism, DiscreteLaplaceMechanism):
+        return _factor(asked.confidence, is_one=True) * asked.budget.noise(release)
+    if (grid := mechanism.grid(1)) is None:
+        return 0.0
+    beyond = 2 / (1 + math.exp(-1 / grid[1]))  # P(|k| > h) = beyond exp(-(h + 1) / t)
+    return max(0.0, math.ceil(grid[1] * math.log(beyond / missed)) - 1.0)

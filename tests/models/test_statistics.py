@@ -1,0 +1,349 @@
+"""Statistics: sensitivities by brute force, laws, coverage, charges, persons, odd cells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from sfumato import (
+    Ledger,
+    ReleasedStatistic,
+    TableBounds,
+    release_correlation,
+    release_counts,
+    release_histogram,
+    release_mean,
+    release_quantiles,
+    release_sum,
+    release_variance,
+)
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.exponential import RankMechanism
+from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism
+from sfumato.models.statistics import GroupSums, _factor
+from sfumato.report.certificate import promise_in
+
+FALSE_ALARM = 1e-6  # of each statistical test
+RELATIONS = ("replace_one", "add_or_remove_one")
+COLUMNS: dict[str, Any] = {
+    "ward": ["A", "B", "C"],
+    "x": {"lower": -2, "upper": 6, "missing": True},
+    "y": (0, 10),
+    "k": {"type": "int64", "lower": 0, "upper": 40},
+    "day": {"parts": ["month"], "lower": "2023-01-01", "upper": "2024-12-31"},
+}
+QUESTIONS: dict[str, Callable[..., ReleasedStatistic]] = {
+    "counts": lambda t, by=(), **p: release_counts(t, [*by, "ward", "month"], **p),
+    "histogram": lambda t, **p: release_histogram(t, "x", bins=7, **p),
+    "levels": lambda t, by=(), **p: release_histogram(t, "k", bins=41, ranges=True, **p),
+    "sum": lambda t, **p: release_sum(t, "x", **p),
+    "mean": lambda t, **p: release_mean(t, "x", **p),
+    "variance": lambda t, **p: release_variance(t, "x", **p),
+    "quantiles": lambda t, **p: release_quantiles(t, "k", at=[0.3, 0.9], **p),
+    "correlation": lambda t, **p: release_correlation(t, ["x", "y", "k"], **p),
+}
+
+
+def table(n: int, seed: int = 0) -> pd.DataFrame:
+    """Return rows at the ends of their ranges more often than not, some cells missing."""
+    rng = np.random.default_rng(seed)
+    ends = lambda low, high: np.where(  # noqa: E731
+        rng.random(n) < 0.6, rng.choice([low, high], n), rng.uniform(low, high, n)
+    )
+    x = np.where(rng.random(n) < 0.1, np.nan, ends(-2, 6))
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 700, n), "D")
+    ward, person = rng.choice(["A", "B", "C", "?"], n), rng.integers(0, max(n // 3, 1), n)
+    whole = np.rint(ends(0, 40)).astype(int)
+    cells = {"ward": ward, "x": x, "y": ends(0, 10), "k": whole, "day": days, "id": person}
+    return pd.DataFrame(cells)
+
+
+def bounds(person: str | None) -> TableBounds:
+    about = {} if person is None else {"person": "id", "person_rows": 4, "per_person": person}
+    return TableBounds.from_dict(COLUMNS, **about)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("person", [None, "average", "sum"])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_neighbour_is_further_away_than_was_paid_for(
+    name: str, person: str | None, relation: str
+) -> None:
+    """The exact sums of neighbours, taken from the tape, against the mechanism's sensitivity."""
+    rng, nearest = np.random.default_rng(1), 0.0
+    for seed, by in itertools.product(range(8), ((), ("ward",))):
+        whole = table(9, seed)
+        gone = rng.choice(whole["id"].unique() if person else whole.index)
+        rest = whole[whole["id"] != gone] if person else whole.drop(index=gone)
+        # The variance is taken around a released mean, which must be the same for both.
+        options = {"bounds": bounds(person), "relation": relation, "epsilon": 1.0, "by": by}
+        other = rest
+        if relation == "replace_one":
+            new = table(3 if person else 1, seed + 100).assign(id=gone)
+            other = pd.concat([rest, new], ignore_index=True)
+        with taped() as first:
+            QUESTIONS[name](whole, **options)
+        with taped(first) as second:
+            QUESTIONS[name](other, **options)
+        for a, b in zip(first.releases, second.releases, strict=True):
+            assert a.mechanism == b.mechanism
+            moved = np.abs(a.statistic - b.statistic).sum()
+            assert moved <= a.mechanism.sensitivity
+            nearest = max(nearest, moved / a.mechanism.sensitivity)
+    assert nearest > (0.25 if person == "sum" else 0.55)  # not far too much either
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_products_are_as_far_apart_as_declared(d: int) -> None:
+    asked = partial(release_correlation, columns=["x", "y", "k"][:d], bounds=bounds(None))
+    a, b = (
+        table(1).assign(x=6, y=10.0, k=40),
+        table(1).assign(x=2 - 4 / (d + 1), y=5 - 5 / (d + 1), k=round(20 - 20 / (d + 1))),
+    )
+    with taped() as first:
+        asked(a, epsilon=1.0)
+    with taped() as second:
+        asked(b, epsilon=1.0)
+    (one,), (two,) = first.releases, second.releases
+    moved = np.abs(one.statistic - two.statistic).sum()
+    assert 0.999 * one.mechanism.sensitivity < moved <= one.mechanism.sensitivity
+
+
+def test_rows_that_break_their_bounds_add_nothing() -> None:
+    rows = np.array([[0, 0.5, 0.5], [0, 0.9, 0.9], [3, 0.1, 0.1], [-1, 0.1, 0.1], [1, np.nan, 0.0]])
+    np.testing.assert_array_equal(
+        GroupSums(2, 2).add_up(rows, np.zeros(5, dtype=np.intp)), [[0.5, 0.5], [0, 0]]
+    )
+    assert not GroupSums(2, 2, length=0.5).add_up(rows[:1], np.zeros(1, dtype=np.intp)).any()
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0])
+def test_noise_of_counts_has_the_discrete_law(scale: float) -> None:
+    mechanism = DiscreteLaplaceMechanism(1.0, 1 / scale)
+    drawn = mechanism.release(np.zeros(40_000), ledger=None)
+    last = int(6 * scale)
+    places = np.arange(-last, last + 1)
+    law = np.tanh(1 / scale / 2) * np.exp(-np.abs(places) / scale)
+    found = np.array([(drawn == k).sum() for k in places])
+    law, found = np.append(law, 1 - law.sum()), np.append(found, len(drawn) - found.sum())
+    often = law * len(drawn) > 5
+    expected = np.append(law[often], law[~often].sum()) * len(drawn)
+    counted = np.append(found[often], found[~often].sum())
+    kept = expected > 0
+    assert stats.chisquare(counted[kept], expected[kept]).pvalue > FALSE_ALARM
+    assert np.isclose(drawn.var(), mechanism.variance(), rtol=0.1)
+
+
+def rank_law(counts: np.ndarray, q: float, epsilon: float, moved: float) -> np.ndarray:
+    """Probabilities of places by the definition, for one group."""
+    ranks, total, scores = 0.0, counts.sum(), [-max(q * counts.sum(), 0.0)]
+    for count in counts:
+        scores.append(-max(ranks - q * total, q * total - ranks - count, 0.0))
+        ranks += count
+    scores.append(-max(total - q * total, 0.0))
+    weights = np.exp(epsilon * np.array(scores) / (2 * moved))
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 2), (True, 1)])
+def test_ranks_have_their_law_and_its_privacy(is_paired: bool, n_groups: int) -> None:
+    q, epsilon = 0.8, 1.5
+    size = 2.0
+    moved = size * (0.5 if is_paired else q)
+    start = np.array([[3, 0, 4, 1], [0, 2, 0, 5]])[:n_groups]
+    mechanism = RankMechanism(size, epsilon, n_groups, ((q, 0),), 0.1, is_paired)
+    padded = np.vstack([start, np.zeros(4)])
+    drawn = np.array([mechanism.release(padded, ledger=None)[:, 0] for _ in range(3000)])
+    for group in range(n_groups):
+        law = rank_law(start[group], q, epsilon, moved)
+        found = np.bincount(drawn[:, group], minlength=6)
+        assert stats.chisquare(found, law * len(drawn)).pvalue > FALSE_ALARM
+    worst = 0.0
+    for old, new in itertools.product(range(n_groups * 4), repeat=2):  # one record is replaced
+        other = start.copy().ravel()
+        other[old] -= 1
+        other[new] += 1
+        if other.min() < 0:
+            continue
+        pairs = zip(start, other.reshape(start.shape), strict=True)
+        ratios = [
+            np.log(rank_law(a, q, epsilon, moved) / rank_law(b, q, epsilon, moved))
+            for a, b in pairs
+        ]
+        worst = max(worst, sum(r.max() - r.min() for r in ratios))
+    assert 0.5 * epsilon < worst <= epsilon * (1 + 1e-9)
+
+
+def test_error_bars_of_sums_of_laplace_variables_hold() -> None:
+    rng = np.random.default_rng(2)
+    for weights in ([1], [1, 0.2], [1, 1], [3, 2, 1], np.ones(9)):
+        noise = rng.laplace(size=(200_000, len(weights))) @ np.array(weights, dtype=float)
+        deviation = np.sqrt(2 * np.square(weights).sum())
+        for confidence in (0.5, 0.8, 0.95, 0.99):
+            inside = (np.abs(noise) <= _factor(confidence) * deviation).mean()
+            assert inside >= confidence - 5 * np.sqrt(confidence * (1 - confidence) / len(noise))
+
+
+def truths(rows: pd.DataFrame) -> dict[str, float]:
+    both = rows.dropna(subset=["x"])
+    at = {"method": "inverted_cdf"}
+    return {
+        "count": len(rows),
+        "mean": both["x"].mean(),
+        "sum": both["x"].sum(),
+        "variance": both["x"].var(ddof=0),
+        "quantile": np.quantile(rows["k"], 0.7, **at),
+        "correlation": np.corrcoef(both["x"], both["y"])[0, 1],
+    }
+
+
+ASKED: dict[str, Callable[..., ReleasedStatistic]] = {
+    "count": release_counts,
+    "mean": partial(release_mean, column="x"),
+    "sum": partial(release_sum, column="x"),
+    "variance": partial(release_variance, column="x"),
+    "quantile": partial(release_quantiles, column="k", at=0.7),
+    "correlation": partial(release_correlation, columns=["x", "y"]),
+}
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", ASKED)
+def test_error_bars_hold(name: str, relation: str, epsilon: float) -> None:
+    """Coverage in 250 groups, and of one group again and again; two-sided for exact error bars."""
+    n_groups, rng = 250, np.random.default_rng(3)
+    rows = table(n_groups * 120, 4).assign(g=rng.integers(0, n_groups, n_groups * 120))
+    rows["y"] = np.clip(rows["x"].fillna(0) + rng.normal(4, 2, len(rows)), 0, 10)
+    known = {**COLUMNS, "g": {"type": "int64", "lower": 0, "upper": n_groups - 1}}
+    options: dict[str, Any] = {"bounds": known, "epsilon": epsilon, "relation": relation}
+    many = ASKED[name](rows, by="g", bins=n_groups, **options).table.to_pylist()[:n_groups]
+    alone = rows[rows["g"] < 3]
+    exact = [truths(part)[name] for _, part in rows.groupby("g")]
+    pairs = list(zip(many, exact, strict=True))
+    once = truths(alone)[name]
+    pairs += [(ASKED[name](alone, **options).table.to_pylist()[0], once) for _ in range(30)]
+    inside = sum(row["low"] - 1e-9 <= truth <= row["high"] + 1e-9 for row, truth in pairs)
+    chance = stats.binom(len(pairs), 0.95)
+    assert inside >= chance.ppf(FALSE_ALARM)
+    if name in ("mean", "sum"):  # the others are wider on purpose, or step by step
+        assert inside <= stats.binom(len(pairs), 0.97).ppf(1 - FALSE_ALARM)
+    figure = "quantile" if name == "quantile" else name
+    far = [abs(row[figure] - truth) for row, truth in pairs[:n_groups] if row[figure] is not None]
+    assert name == "correlation" or len(far) > 0.9 * n_groups
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_all_is_charged_first_and_nothing_else_reads_rows(name: str) -> None:
+    """Tape against charge; and other rows under the same noisy sums give the same figures."""
+    budget = Ledger().create("patients", epsilon=1.0, unit="person", relation="add_or_remove_one")
+    options = {"bounds": bounds("average"), "epsilon": 1.0, "relation": "add_or_remove_one"}
+    with taped() as tape:
+        found = QUESTIONS[name](table(300), ledger=budget, **options)
+    assert 0.999 < budget.spent() <= 1.0
+    assert budget.statement().charges >= 1
+    assert tuple(each.mechanism.event() for each in tape.releases) == found.guarantee.events
+    assert found.guarantee.epsilon == 1.0
+    assert found.guarantee.unit == "person"
+    assert found.guarantee.charges == (budget.history()[0].mark,)
+    with taped(tape):
+        again = QUESTIONS[name](table(90, seed=7), **options)
+    assert again.table.equals(found.table)
+    with taped() as tape, pytest.raises(Exception, match="refuses"):
+        QUESTIONS[name](table(300), ledger=budget, **options)
+    assert not tape.releases
+
+
+def test_odd_cells_are_missing_and_nothing_else() -> None:
+    plain = table(400).astype(object)
+    odd = plain.copy()
+    odd.loc[plain["x"].isna(), "x"] = ["?", None, "1,5,3"] * 10 + ["x"] * (
+        int(plain["x"].isna().sum()) - 30
+    )
+    odd.loc[plain["ward"] == "?", "ward"] = [None, 7, " A B "] + ["?"] * (
+        int((plain["ward"] == "?").sum()) - 3
+    )
+    for name, question in QUESTIONS.items():
+        released = []
+        for rows in (plain, odd):
+            with seeded(5):
+                released.append(question(rows, bounds=bounds(None), epsilon=1.0).table)
+        assert released[0].equals(released[1]), name
+
+
+def test_persons_count_once_or_as_rows() -> None:
+    rows = pd.DataFrame(
+        {"id": [1] * 3 + list(range(2, 402)), "ward": ["A", "B", "B"] + ["A"] * 400}
+    )
+    known = {"columns": {"ward": ["A", "B"]}, "person": "id", "person_rows": 2}
+    for way, expected in (("average", (400.5, 0.5, 0.0)), ("sum", (401, 1, 0))):
+        given = TableBounds.from_dict(**known, per_person=way)
+        found = release_counts(rows, "ward", bounds=given, epsilon=1e6).table["count"].to_pylist()
+        assert np.abs(np.array(found) - expected).max() < 1.01
+    (whole,) = release_counts(rows, bounds=given, epsilon=1e6).table["count"].to_pylist()
+    assert whole == 402
+
+
+def test_a_mean_is_that_of_the_cells_that_are_there() -> None:
+    rows = pd.DataFrame({"age": [20.0] * 9200 + [np.nan] * 800})
+    (found,) = release_mean(rows, "age", bounds={"age": (0, 120)}, epsilon=1.0).table.to_pylist()
+    assert abs(found["mean"] - 20) < 0.5
+    assert found["count_low"] < 9200 < found["count_high"]
+
+
+def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
+    rows = table(2000)
+    given = TableBounds.from_dict(COLUMNS, target="ward")
+    asked = partial(release_counts, bounds=given, epsilon=50.0)
+    found = asked(rows, ["day.year", "ward"]).to_pandas()
+    assert list(found.columns) == ["day.year", "ward", "count", "low", "high"]
+    assert set(found["day.year"].dropna()) == {2023, 2024}
+    months = asked(rows, "month").table
+    assert months["month"].to_pylist() == [*range(1, 13), None]
+    exact = rows["day"].dt.month.value_counts().sort_index()
+    assert np.abs(np.array(months["count"].to_pylist()[:12]) - exact).max() <= 3
+    assert asked(rows, "k", bins=4).table["k"].to_pylist()[:2] == ["0 to 10", "11 to 21"]
+    whole = release_quantiles(rows, "k", at=[0.2, 0.5], bounds=given, epsilon=1.0)
+    assert all(each == int(each) for each in whole.table["quantile"].to_pylist())
+    bins = release_histogram(rows, "k", bins=41, ranges=True, bounds=given, epsilon=5.0)
+    count, low, high = bins.between(0, 20)
+    assert low <= (rows["k"] <= 20).sum() <= high
+    assert count == pytest.approx((low + high) / 2)
+    rows.to_csv(tmp_path / "t.csv")
+    with seeded(1):
+        there = release_mean(str(tmp_path / "t.csv"), "y", by="ward", bounds=given, epsilon=1.0)
+    with seeded(1):
+        here = release_mean(rows, "y", by="ward", bounds=given, epsilon=1.0)
+    assert there.table.equals(here.table)
+    here.write(tmp_path / "means.csv")
+    assert promise_in(tmp_path / "means.csv")["guarantee"] == here.guarantee.to_dict()
+    assert here.plot().get_ylabel().startswith("mean")
+    assert "error bars hold" in str(here)
+
+
+def test_what_cannot_be_asked_is_refused_before_a_charge() -> None:
+    budget = Ledger().create("patients", epsilon=1.0)
+    rows, known = table(50), {"bounds": bounds(None), "epsilon": 1.0, "ledger": budget}
+    for ask in (
+        lambda: release_mean(rows, "ward", **known),
+        lambda: release_counts(rows, "day", **known),
+        lambda: release_counts(rows, "nothing", **known),
+        lambda: release_quantiles(rows, "k", at=[1.5], **known),
+        lambda: release_correlation(rows, ["x"], **known),
+        lambda: release_histogram(rows, "x", bins=[3, 2], **known),
+        lambda: release_counts(rows, "x", **{**known, "confidence": 2.0}),
+        lambda: release_counts(rows, "x", bounds=None, epsilon=1.0),
+    ):
+        with pytest.raises((InvalidInputError, MissingBoundsError)):
+            ask()
+    assert budget.spent() == 0
