@@ -23,6 +23,9 @@ def rebuild(folder: Path = PAGES) -> None:
     """Write the results on each paper's page, and a table of its figures."""
     for paper in PAPERS:
         found = [(entry, result_of(entry)) for entry in entries_of(paper)]
+        if not found:  # a paper without tables and figures
+            (folder / f"{paper}.md").write_text((PAGES / f"{paper}.md").read_text())
+            continue
         above, rest = (PAGES / f"{paper}.md").read_text().split(BEGIN)
         page = f"{above}{BEGIN}\n{block_of(found)}\n{END}{rest.partition(END)[2]}"
         (folder / f"{paper}.md").write_text(page)

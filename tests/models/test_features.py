@@ -29,7 +29,7 @@ from sfumato.models.spaces import (
     sobolev_inner_product,
     sobolev_sensitivity,
 )
-from sfumato.papers.functions.printed import printed_sobolev_sensitivity
+from sfumato.papers.functions.release import sobolev_density_sensitivity
 
 UNIT = Bounds(lower=0.0, upper=1.0)
 H = np.array([[0.05, 0.02], [0.02, 0.04]])
@@ -248,7 +248,7 @@ def test_sobolev_sensitivity_in_the_plane(rng: np.random.Generator) -> None:
     found = np.sqrt(product(a, a) + product(b, b) - 2 * product(a, b)).max()
     bound = sobolev_sensitivity("replace_one", widths)
     assert 0.95 * bound < found <= bound
-    assert bound < printed_sobolev_sensitivity(2)
+    assert bound < sobolev_density_sensitivity(1, 1.0, 2)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -26,7 +26,6 @@ from sfumato.exceptions import (
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
-from sfumato.papers import Setting
 from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 from sfumato.papers.large_margin.ellipsoids import (
     LargeMarginObjective,
@@ -44,6 +43,11 @@ from sfumato.papers.large_margin.ellipsoids import (
 )
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
+from sfumato.papers.large_margin.risk import (
+    excess_risk_bound,
+    printed_empirical_bound,
+    printed_true_bound,
+)
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy import epsilon_spent
 from sfumato.privacy.events import (
@@ -598,4 +602,50 @@ def test_the_taint_test_catches_the_printed_mechanism() -> None:
     pytest.fail("no noise with a minimiser was met")
 
 
-QUICK = Setting(quick=True, runs=1)
+# Bounds on the excess risk ------------------------------------------------------------------------
+
+
+def test_noise_raises_the_objective_by_less_than_the_bound() -> None:
+    """Objective perturbation written out, on the rows of iris; a bound for 19 of 20 draws."""
+    X, y = load_iris(return_X_y=True)
+    rows = np.hstack([X / np.linalg.norm(X, axis=1).max(), np.ones((150, 1))]) / math.sqrt(2)
+    objective = PerturbableSum(rows, y, 3, MarginLoss(1.0))
+    budgeted: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3}
+    bound = excess_risk_bound(4, 3, 150, **budgeted)
+    public = MarginLimits(MarginLoss(1.0), 3, 150, 15)
+    budget = ObjectiveBudget(
+        **budgeted,
+        relation=Relation.REPLACE_ONE,
+        limits=public,
+        n_features=4,
+        n_rows=150,
+        pca_share=0.0,
+        regularization=None,
+        noise_share=0.5,
+        tolerance=1e-6,
+    )
+    mechanism = budget.objective()
+    convexity = mechanism.strong_convexity
+
+    def value(W: np.ndarray) -> float:
+        return float(objective.value_and_gradient(W)[0] + convexity / 2 * np.sum(W * W))
+
+    least = objective.minimise(np.zeros(objective.shape), convexity, 1e-8)
+    rng, raised = np.random.default_rng(0), []
+    for _ in range(20):
+        noise = mechanism.sensitivity * mechanism.noise_multiplier * rng.normal(size=least.shape)
+        found = objective.minimise(noise, convexity, 1e-8)
+        raised.append((value(found) - value(least)) / 150)
+    assert np.mean(np.array(raised) <= bound) > 0.9
+    assert min(raised) > 0
+    assert max(raised) > bound / 20  # it says something
+    assert excess_risk_bound(4, 3, 300, **budgeted) == pytest.approx(bound / 2, rel=0.05)
+
+
+def test_the_printed_bounds_are_those_of_the_theorems() -> None:
+    budgeted: dict[str, Any] = {"epsilon": 2.0, "regularization": 3.0, "failure": 0.1}
+    second = 8 * 5**4 * 3 / (4 * 3) * math.log(40) ** 2
+    assert printed_empirical_bound(4, 3, **budgeted) == pytest.approx(second)
+    first = 4 * 2 * 25 * 3 / (2 * 3) * math.log(40)
+    third = 16 / (3 * 100) * (32 + math.log(10))
+    assert printed_true_bound(4, 3, 100, **budgeted) == pytest.approx(first + second + third)

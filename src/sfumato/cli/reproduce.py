@@ -74,6 +74,8 @@ def reproduce(
     if table is not None and figure is not None:
         raise InvalidInputError("Give '--table' or '--figure', not both.")
     entries = entries_of(paper)
+    if not entries:
+        raise InvalidInputError(f"{PAPERS[paper]}: it prints no table and no figure to run again.")
     if table is not None or figure is not None:
         entries = [entry_of(paper, f"figure-{figure}" if table is None else f"table-{table}")]
     pairs = [part.partition("=") for part in cell.split(",")] if cell else []

@@ -194,7 +194,7 @@ class Entry:
     paper : str
         Short name of the paper: kahm, functions, large-margin, cdmma, feddpdr.
     name : str
-        ``"table-5"``, ``"figure-4"``; ``"table-1"`` for an experiment the paper lacks.
+        ``"table-5"``, ``"figure-4"``.
     title : str
         What it shows, in our own words.
     run : callable

@@ -1,4 +1,4 @@
-"""DPML and DPDR-DPML as printed (Wang et al. 2024), with the figure that really holds.
+"""DPML, DPDR-DPML and FedDPDR-DPML as printed (Wang et al. 2024), with what really holds.
 
 Printed: the second moment gets Gaussian noise for sensitivity 1 (true for adding a row; replacing
 one moves it by √2), and each class a Huber machine with Chaudhuri's perturbation of the objective,
@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
-from sfumato.core.constraints import Form, or_none, real, whole
+from sfumato.core.constraints import Form, one_of, or_none, real, whole
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
+from sfumato.federated.federation import ONE_PARTY_EACH
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
@@ -27,7 +29,7 @@ from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
 from sfumato.models.base import PrivateClassifier
 from sfumato.papers.feddpdr.losses import log_determinant, targets_of
 from sfumato.papers.feddpdr.objective import LinearObjective
-from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.composition import epsilon_spent, parallel
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.sums.gradients import HuberLoss
@@ -58,6 +60,19 @@ def printed_budget(epsilon: float, n_rows: int, lam: float, huber_width: float) 
     if left > 0:
         return PrintedBudget(left, 0.0)
     return PrintedBudget(epsilon / 2, c / (n_rows * math.expm1(epsilon / 4)) - lam)
+
+
+@dataclass(frozen=True)
+class _Paid:
+    """Rows of one party, clipped, and releases that it has paid for."""
+
+    rows: Array
+    targets: Array
+    components: GaussianMechanism | None
+    machine: GammaObjectiveMechanism
+    receipt: Receipt
+    public: tuple[str, ...]
+    machine_width: float
 
 
 @dataclass(eq=False, repr=False)
@@ -130,33 +145,59 @@ class PrintedDPML(PrivateClassifier):
         Self
             The fitted estimator.
         """
+        own = self._pay(X, y)
+        self.projection_ = None
+        rows = own.rows
+        if own.components is not None:
+            self.projection_ = _printed_basis(own, self.n_components or 1)
+            rows = rows @ self.projection_
+        self.weights_ = _printed_weights(own, rows)
+        self.guarantee_ = self._promised(own)
+        return self
+
+    def _pay(self, X: ArrayLike, y: ArrayLike) -> _Paid:
+        """Charge what the releases of one party really cost; rows are clipped to the bounds."""
         rows, codes, budget = self._begin_in_memory(X, y)
-        bounds = self.row_bounds
         if math.isinf(self.epsilon):
             raise UnsupportedModeError("The printed algorithm needs a finite 'epsilon'.")
         n_rows, n_features = rows.shape
-        loss = HuberLoss(len(self.classes_), self.huber_width)
-        kept = None if self.n_components is None else min(self.n_components, n_features)
-        first = None if kept is None else _printed_components(self)
-        share = 1 - self.pca_share if kept else 1.0
-        machine = _printed_machine(self, n_rows, kept or n_features, share)
-        refuted = not _inside_unit_ball(bounds, n_features)
-        receipt = _paid(self, first, machine, loss.n_scores, refuted)
-
-        rows = bounds.clip(rows)
-        self.projection_ = None
-        if first is not None and kept is not None:
-            self.projection_ = _printed_basis(first, rows, kept, receipt)
-            rows = rows @ self.projection_
-        single = HuberLoss(2, loss.width)
-        self.weights_ = np.concatenate(
-            [
-                machine.release(LinearObjective(single, rows, column[:, None]), ledger=receipt)
-                for column in targets_of(loss, codes).T
-            ]
+        first = None if self.n_components is None else _printed_components(self)
+        share = 1.0 if self.n_components is None else 1 - self.pca_share
+        machine = _printed_machine(
+            self, n_rows, min(self.n_components or n_features, n_features), share
         )
-        self.guarantee_ = _printed_guarantee(self, receipt, refuted, budget.facts)
-        return self
+        loss = HuberLoss(len(self.classes_), self.huber_width)
+        events = [] if first is None else [first.event()]
+        events += [machine.event()] * loss.n_scores
+        if not _inside_unit_ball(self.row_bounds, n_features):
+            warnings.warn(
+                "The printed noise is for rows in the unit ball, and these bounds allow longer "
+                "ones: nothing is guaranteed, and the status is 'refuted'. Use Bounds(norm=1.0).",
+                RefutedGuaranteeWarning,
+                stacklevel=3,
+            )
+            events.append(NonPrivateEvent())
+        receipt = prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
+        clipped = np.asarray(self.row_bounds.clip(rows))
+        return _Paid(
+            clipped, targets_of(loss, codes), first, machine, receipt, budget.facts, loss.width
+        )
+
+    def _promised(self, own: _Paid) -> Guarantee:
+        refuted = any(isinstance(each, NonPrivateEvent) for each in own.receipt.events)
+        status = Status.REFUTED if refuted else noise_status()
+        spent = epsilon_spent(own.receipt.events, self.delta, Relation(self.relation))
+        return Guarantee(
+            epsilon=None if refuted else spent,
+            delta=self.delta,
+            unit=Unit(self.unit),
+            relation=Relation(self.relation),
+            status=Status.CONDITIONAL if status is Status.PROVED else status,
+            claimed_epsilon=float(self.epsilon),
+            public=own.public,
+            conditions=CONDITIONS,
+            events=own.receipt.events,
+        )
 
     def _scores(self, rows: Any) -> Array:
         rows = self.row_bounds.clip(rows)  # nothing is centred, scaled or appended
@@ -190,27 +231,6 @@ def _printed_machine(
     )
 
 
-def _paid(
-    model: PrintedDPML,
-    first: GaussianMechanism | None,
-    machine: GammaObjectiveMechanism,
-    n_machines: int,
-    refuted: bool,
-) -> Receipt:
-    """Charge what the releases really cost; without the unit ball, what no budget pays."""
-    events = [] if first is None else [first.event()]
-    events += [machine.event()] * n_machines
-    if refuted:
-        warnings.warn(
-            "The printed noise is for rows in the unit ball, and these bounds allow longer ones: "
-            "nothing is guaranteed, and the status is 'refuted'. Use Bounds(norm=1.0).",
-            RefutedGuaranteeWarning,
-            stacklevel=4,
-        )
-        events.append(NonPrivateEvent())
-    return prepay(model.ledger, *events, unit=model.unit, relation=model.relation)
-
-
 def _inside_unit_ball(bounds: Bounds, n_features: int) -> bool:
     if bounds.norm is not None and bounds.norm <= 1:
         return True
@@ -218,34 +238,105 @@ def _inside_unit_ball(bounds: Bounds, n_features: int) -> bool:
     return box is not None and float(np.linalg.norm(np.maximum(-box[0], box[1]))) <= 1
 
 
-def _printed_basis(mechanism: GaussianMechanism, rows: Array, kept: int, receipt: Receipt) -> Array:
-    """Noise on the upper triangle, mirrored; then the *singular* vectors, as printed."""
-    moment = rows.T @ rows
+def _printed_basis(own: _Paid, kept: int) -> Array:
+    """Algorithm 2: noise on the upper triangle, mirrored; then the *singular* vectors."""
+    moment = own.rows.T @ own.rows
     upper = np.triu_indices(len(moment))
     noisy = np.zeros_like(moment)
-    noisy[upper] = mechanism.release(moment[upper], ledger=receipt)
-    noisy = noisy + np.triu(noisy, 1).T
-    values, vectors = eigh(noisy)
+    noisy[upper] = own.components.release(moment[upper], ledger=own.receipt)  # type: ignore[union-attr]
+    values, vectors = eigh(noisy + np.triu(noisy, 1).T)
     return np.asarray(vectors[:, np.argsort(-np.abs(values))[:kept]])
 
 
-def _printed_guarantee(
-    model: PrintedDPML, receipt: Receipt, refuted: bool, public: tuple[str, ...]
-) -> Guarantee:
-    spent = epsilon_spent(receipt.events, model.delta, Relation(model.relation))
-    status = noise_status()
-    if refuted:
-        status = Status.REFUTED
-    elif status is Status.PROVED:
-        status = Status.CONDITIONAL
-    return Guarantee(
-        epsilon=None if refuted else spent,
-        delta=model.delta,
-        unit=Unit(model.unit),
-        relation=Relation(model.relation),
-        status=status,
-        claimed_epsilon=float(model.epsilon),
-        public=public,
-        conditions=CONDITIONS,
-        events=receipt.events,
+def _printed_weights(own: _Paid, rows: Array) -> Array:
+    """Algorithm 3: one Huber machine per class, each with the whole epsilon."""
+    single = HuberLoss(2, own.machine_width)
+    return np.concatenate(
+        [
+            own.machine.release(LinearObjective(single, rows, each[:, None]), ledger=own.receipt)
+            for each in own.targets.T
+        ]
     )
+
+
+@dataclass(eq=False, repr=False)
+class PrintedFedDPDR(PrintedDPML):
+    """FedDPDR-DPML (Algorithm 1): average the parties' components, then their machines.
+
+    Each party releases noisy components U_i (Algorithm 2, half of epsilon); the server sends
+    ``U = (1/N) sum_i w_i U_i`` back, ``w_i = n_i / n``; each party fits its machines to its rows
+    times U (Algorithm 3, the other half), and the server averages those. The line is ambiguous:
+    weights that add up to 1 are divided by N once more, and the signs of eigenvectors are
+    arbitrary, so that they cancel in a mean.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Dimension k.
+    aggregation : {"printed", "aligned"}, default="printed"
+        The line as it stands, or ``sum_i w_i U_i`` with a sign fixed for each component (its
+        largest entry is positive).
+    pca_share : float, default=0.5
+        Share of epsilon for the components.
+    regularization : float or None, default=None
+        The number of rows of a party times lambda; None: lambda 0.01.
+    huber_width : float, default=0.5
+        Half the width of the rounding of the hinge.
+    $shared
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The public label set, sorted.
+    weights_ : ndarray of shape (1 or n_classes, n_components)
+        The averaged machines.
+    projection_ : ndarray of shape (n_features, n_components)
+        The averaged components.
+    guarantee_ : Guarantee
+        What really holds for a record of any party, beside the printed figure.
+
+    See Also
+    --------
+    fit_federation : The mended system.
+    """
+
+    n_components: int | None = 20
+    _: KW_ONLY
+    aggregation: str = "printed"
+
+    parameters: ClassVar[Form] = {
+        **PrintedDPML.parameters,
+        "n_components": whole(least=1),
+        "aggregation": one_of("printed", "aligned"),
+    }
+
+    def fit(self, parties: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:  # type: ignore[override]
+        """Run both phases.
+
+        Parameters
+        ----------
+        parties : sequence of (X, y)
+            Rows and labels of each party.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        paid = [self._pay(X, y) for X, y in parties]
+        if not paid:
+            raise InvalidInputError("A federation needs a party.")
+        sizes = np.array([len(own.rows) for own in paid], dtype=np.float64)
+        shares = sizes / sizes.sum()
+        bases = np.stack([_printed_basis(own, self.n_components or 1) for own in paid])
+        if self.aggregation == "printed":
+            shares /= len(paid)
+        else:
+            largest = np.abs(bases).argmax(axis=1)[:, None, :]
+            bases = bases * np.sign(np.take_along_axis(bases, largest, axis=1))
+        self.projection_ = np.tensordot(shares, bases, axes=1)
+        learned = [_printed_weights(own, own.rows @ self.projection_) for own in paid]
+        self.weights_ = np.tensordot(shares, np.stack(learned), axes=1)
+        promised = parallel(*map(self._promised, paid), condition=ONE_PARTY_EACH)
+        self.guarantee_ = replace(promised, claimed_epsilon=float(self.epsilon))
+        return self

@@ -1,6 +1,12 @@
-"""Private functions of kernel spaces: the noise as printed, the figures, their verdicts."""
+"""Private functions: releases of your own function, the noise as printed, the figures."""
 
 from sfumato.papers.functions.printed import (
     PrintedDensity,
     PrintedKernelClassifier,
+)
+from sfumato.papers.functions.release import (
+    choose_function,
+    expansion_norm,
+    release_vector,
+    sobolev_norm,
 )

@@ -25,6 +25,7 @@ from sfumato.models.features import (
 )
 from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.models.spaces import GaussianSpace, SobolevSpace, feature_sum_sensitivity
+from sfumato.papers.functions.release import sobolev_density_sensitivity
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.bounds import Bounds
 
@@ -52,11 +53,6 @@ def printed_mechanism(
     return GaussianProcessMechanism(
         sensitivity * (1 + SLACK) * share, printed_multiplier(epsilon, delta) / share
     )
-
-
-def printed_sobolev_sensitivity(n_features: int) -> float:
-    """``2 / (2 pi)^(d/4)``, the bound as printed, in the units of `sobolev_sensitivity`."""
-    return float(2 / (2 * math.pi) ** (n_features / 4))
 
 
 @dataclass(eq=False, repr=False)
@@ -123,6 +119,11 @@ class PrintedDensity(PrivateEstimator):
     def _public_space(self, bounds: Bounds, n_features: int) -> GaussianSpace | SobolevSpace:
         kernel, domain = GaussianKernel(self.bandwidth), Domain(bounds, n_features)
         if self.space == "sobolev":
+            if np.ndim(self.bandwidth) > 1:
+                raise InvalidInputError(
+                    "space='sobolev' needs one bandwidth for all features or one per feature; a "
+                    "matrix needs space='gaussian'."
+                )
             return SobolevSpace(np.zeros(n_features) + kernel.bandwidth, domain)
         features = public_features(kernel, bounds, n_features, fourier=1, random_state=0)
         if isinstance(features, FourierFeatures):
@@ -153,7 +154,7 @@ class PrintedDensity(PrivateEstimator):
 def printed_space_sensitivity(space: GaussianSpace | SobolevSpace) -> float:
     """√2 in the space of the kernel, and the printed bound in the Sobolev space."""
     if isinstance(space, SobolevSpace):
-        return printed_sobolev_sensitivity(space.domain.n_features)
+        return sobolev_density_sensitivity(1, 1.0, space.domain.n_features)  # in bandwidths
     return feature_sum_sensitivity("replace_one")
 
 

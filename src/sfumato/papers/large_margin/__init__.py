@@ -1,4 +1,4 @@
-"""Large-margin ellipsoids: without privacy, as printed (refuted) and mended; experiments."""
+"""Large-margin Gaussian classifiers: without privacy, as printed (refuted), mended; bounds."""
 
 from sfumato.papers.large_margin.classifier import (
     LargeMarginGaussianClassifier,
@@ -8,4 +8,7 @@ from sfumato.papers.large_margin.printed import (
 )
 from sfumato.papers.large_margin.private import (
     PrivateLargeMarginGaussianClassifier,
+)
+from sfumato.papers.large_margin.risk import (
+    excess_risk_bound,
 )

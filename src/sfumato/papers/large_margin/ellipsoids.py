@@ -511,9 +511,9 @@ class EllipsoidAnswers:
 
     @property
     def offsets_(self) -> Array:
-        """θ, the scores at the centres; not negative for positive semidefinite Φ."""
+        """θ, the scores at the centres; not negative: Φ is positive semidefinite to rounding."""
         reach = np.einsum("ki,ki->k", self.matrices_[:, :-1, -1], centroids(self.matrices_))
-        return np.asarray(self.matrices_[:, -1, -1] + reach)
+        return np.asarray(np.maximum(self.matrices_[:, -1, -1] + reach, 0.0))
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return minus the distances; for two classes, their difference.

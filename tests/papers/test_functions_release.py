@@ -1,0 +1,112 @@
+"""Releases of a function of one's own: norms by other formulas, laws by brute force."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import chi2
+
+from sfumato import Bounds
+from sfumato.audit.testing import seeded_noise
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.models.features import GaussianKernel
+from sfumato.papers.functions import (
+    PrintedDensity,
+    choose_function,
+    expansion_norm,
+    release_vector,
+    sobolev_norm,
+)
+from sfumato.papers.functions.release import (
+    density_sensitivity,
+    line_law,
+    printed_answer_law,
+    sobolev_density_sensitivity,
+)
+
+
+def norm_9(f, slope, rate: float) -> float:
+    inside = quad(lambda t: slope(t) ** 2 + (rate * f(t)) ** 2, 0, 1)[0]
+    return math.sqrt((f(0.0) ** 2 + f(1.0) ** 2) / 2 + inside / (2 * rate))
+
+
+def test_the_sobolev_norm_is_that_of_9_and_10() -> None:
+    def f(x):
+        return np.sin(3 * x) + 0.5
+
+    expected = norm_9(f, lambda x: 3 * np.cos(3 * x), 2.0)
+    assert sobolev_norm(lambda x: f(x[:, 0]), 2.0) == pytest.approx(expected, rel=1e-5)
+    flat = norm_9(lambda x: math.exp(-x), lambda x: -math.exp(-x), 2.0)
+    product = sobolev_norm(lambda x: f(x[:, 0]) * np.exp(-x[:, 1]), 2.0, 2, n_knots=257)
+    assert product == pytest.approx(expected * flat, rel=1e-4)
+
+
+def test_printed_sensitivities_bound_the_norms_of_differences() -> None:
+    h, n = 0.1, 50
+    kernel = GaussianKernel(h)
+    height = 1 / (n * math.sqrt(2 * math.pi) * h)
+    far = expansion_norm([[0.1], [0.9]], [height, -height], kernel)
+    assert far == pytest.approx(density_sensitivity(n, h), rel=1e-9)
+
+    def difference(x):
+        bumps = [np.exp(-((x[:, 0] - at) ** 2) / (2 * h * h)) for at in (0.32, 0.65)]
+        return height * (bumps[0] - bumps[1])
+
+    moved = sobolev_norm(difference, 1 / h, n_knots=4097)
+    assert 0.5 * sobolev_density_sensitivity(n, h) < moved < sobolev_density_sensitivity(n, h)
+
+
+def test_noise_of_a_general_covariance_has_that_covariance() -> None:
+    """Chi-square of the whitened noise of 4,000 numbers, two-sided, false alarm 1e-6."""
+    points = np.linspace(0, 1, 40)[:, None]
+    gram = np.exp(-3 * np.abs(points - points.T))
+    mechanism = GaussianMechanism(1.0, 2.0)
+    with seeded_noise(0):
+        drawn = [release_vector(np.ones(40), gram, mechanism) - 1 for _ in range(100)]
+    white = np.linalg.solve(np.linalg.cholesky(gram), np.transpose(drawn)) / 2.0
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], white.size)
+    assert low < np.sum(white**2) < high
+    assert not low < 1.2 * np.sum(white**2) < high
+    with pytest.raises(InvalidInputError, match="no full rank"):
+        release_vector(np.ones(40), GaussianKernel(0.3)(points, points), mechanism)
+
+
+def test_a_function_is_chosen_by_the_exponential_law() -> None:
+    distances = np.array([0.0, 1.0, 2.0])
+    expected = np.exp(-distances * 2.0 / (2 * 0.5))
+    with seeded_noise(1):
+        drawn = [choose_function(distances, sensitivity=0.5, epsilon=2.0) for _ in range(2000)]
+    found = np.bincount(drawn, minlength=3) / 2000
+    # 2,000 draws: five standard deviations, false alarm below 1e-5
+    assert np.abs(found - expected / expected.sum()).max() < 5 * math.sqrt(0.25 / 2000)
+
+
+def test_section_5_as_printed_reads_no_function_and_swaps_two_neighbours() -> None:
+    rng, rate = np.random.default_rng(0), 3.0
+    asked = np.sort(rng.random(6))
+
+    class Laplacian:
+        def __call__(self, a, b):
+            return np.exp(-rate * np.abs(a[:, None, 0] - b[None, :, 0]))
+
+    noise, kernel = rng.normal(size=6), Laplacian()
+    for point in (0.5, float(asked[0]) / 2, (float(asked[-1]) + 1) / 2):
+        mean, variance = printed_answer_law(kernel, asked[:, None], noise, [[point]])
+        right = line_law(rate, asked, noise, point, printed=False)
+        assert right == pytest.approx((mean, variance))  # of the noise: exact
+    swapped = line_law(rate, asked, noise, 0.5, printed=True)
+    assert swapped[1] == pytest.approx(line_law(rate, asked, noise, 0.5, printed=False)[1])
+    assert abs(swapped[0] - line_law(rate, asked, noise, 0.5, printed=False)[0]) > 1e-3
+    assert printed_answer_law(kernel, np.empty((0, 1)), [], [[0.5]]) == (0.0, 1.0)
+
+
+def test_a_matrix_in_the_sobolev_space_is_refused_in_words() -> None:
+    bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0])
+    given = {"epsilon": 1.0, "delta": 1e-3, "bounds": bounds}
+    model = PrintedDensity(np.eye(2) * 0.01, space="sobolev", **given)
+    with pytest.raises(InvalidInputError, match="one per feature"):
+        model.fit(np.random.default_rng(0).random((20, 2)))
