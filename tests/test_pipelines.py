@@ -105,3 +105,28 @@ def test_strange_steps_must_declare_themselves() -> None:
         del Strange.is_row_wise
     with pytest.raises(InvalidInputError, match="no private step"):
         private_pipeline(StandardScaler(), Normalizer())
+
+
+def test_fit_looks_at_the_pipeline_that_calls_it() -> None:
+    """It printed "Proved" after a scaler had learned from the rows."""
+    X, y = np.random.default_rng(0).random((60, 2)), np.arange(60) % 2
+    last = PrivateLinearClassifier(bounds={"norm": 2.0, "labels": [0, 1]})
+    with pytest.raises(InvalidInputError, match=r"'standardscaler'.*learns from raw rows"):
+        make_pipeline(StandardScaler(), last).fit(X, y)
+    listed = OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore", sparse_output=False)
+    words = np.where(y == 0, "a", "b").astype(object)[:, None]
+    model = make_pipeline(listed, last).fit(words, y)
+    assert model[-1].guarantee_.epsilon == 1.0
+    with pytest.raises(InvalidInputError, match="onehotencoder"):
+        make_pipeline(OneHotEncoder(sparse_output=False), last).fit(words, y)
+
+
+def test_a_table_model_is_not_asked_about_arrays() -> None:
+    """Two columns of an array were taken for rows that are encoded already."""
+    rows = np.random.default_rng(0).random((60, 2))
+    table = pd.DataFrame({"a": rows[:, 0], "b": rows[:, 1], "y": np.arange(60) % 2})
+    facts = {"columns": {"a": (0, 10), "b": (0, 10), "y": [0, 1]}, "target": "y"}
+    model = PrivateLinearClassifier(bounds=facts).fit(table)
+    with pytest.raises(InvalidInputError, match="give PrivateLinearClassifier the table itself"):
+        model.predict(rows)
+    assert (model.predict(model.table_rows(table)) == model.predict(table)).all()

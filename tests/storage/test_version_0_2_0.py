@@ -15,7 +15,12 @@ import numpy as np
 import pytest
 
 from sfumato import Ledger, TableBounds, load
-from sfumato.exceptions import BudgetExceededError, LedgerTamperedError, StoredModelError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    LedgerTamperedError,
+    MissingBoundsError,
+    StoredModelError,
+)
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.models.saving import HEADER, write_members
 from sfumato.privacy.events import GaussianEvent
@@ -73,9 +78,12 @@ def test_a_fabricated_table_a_density_and_a_certificate_are_read(old: Path) -> N
     assert "signature holds" in done("verify", old / "certificate.json", *trusted)
 
 
-def test_bounds_are_read(old: Path) -> None:
+def test_bounds_are_read_and_confirmed_again(old: Path) -> None:
+    with pytest.raises(MissingBoundsError, match="sfumato confirm"):
+        TableBounds.read(old / "bounds.toml")  # they have no seal
     known = {"age": (0, 110), "ward": ["a", "b", "c"], "ill": ["no", "yes"]}
-    assert TableBounds.read(old / "bounds.toml") == TableBounds.from_dict(known, target="ill")
+    found = TableBounds.read(old / "bounds.toml", sealed=False)
+    assert found == TableBounds.from_dict(known, target="ill")
 
 
 def test_charges_keep_their_price(old: Path) -> None:

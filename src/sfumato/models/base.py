@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -65,7 +67,7 @@ from sfumato.tables.cells import (
     is_table,
 )
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import TableBounds, bounds_from
 
 if TYPE_CHECKING:
     from sfumato.audit import AuditReport
@@ -166,6 +168,10 @@ class Reader:
 # Estimators -------------------------------------------------------------------------------------
 
 
+class EncodedRows(np.ndarray[Any, Any]):
+    """Rows that `table_rows` has made of a table; other arrays may hold columns in any order."""
+
+
 def random_state(value: Any, place: str, sizes: dict[str, int]) -> None:
     """Ask for a source of public randomness, as scikit-learn takes it."""
     if value is not None and not isinstance(value, np.random.RandomState):
@@ -260,6 +266,11 @@ class PrivateEstimator(BaseEstimator):
         tags.non_deterministic = True
         return tags
 
+    def _repr_html_inner(self) -> str:  # scikit-learn does not know our section
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Unknown section Privacy")
+            return str(super()._repr_html_inner())
+
     # Public facts -------------------------------------------------------------------------------
 
     @property
@@ -314,7 +325,7 @@ class PrivateEstimator(BaseEstimator):
             The rows.
         """
         rows: Array = self._reader.rows(table)
-        return rows
+        return rows.view(EncodedRows)
 
     def _public_facts(self, reader: Reader | None = None) -> tuple[str, ...]:
         reader = reader or self._reader
@@ -571,6 +582,14 @@ class PrivateEstimator(BaseEstimator):
                     self.n_features_in_ = len(names)
                     self.feature_names_in_ = np.array(names, dtype=object)
             return X
+        if isinstance(self.bounds, TableBounds) and (reader.scaled or self.reads_cells):
+            if reset:
+                self._knows_arrays = True
+            elif not (isinstance(X, EncodedRows) or getattr(self, "_knows_arrays", False)):
+                raise InvalidInputError(
+                    "The columns of an array have no names, and the bounds are those of a table: "
+                    f"give {type(self).__name__} the table itself."
+                )
         # [Q5] zero rows are an error only where the number of rows is public
         may_be_empty = reset and self._n_is_secret
         if is_foreign_array(X) and self._keeps_tensors():
@@ -775,6 +794,18 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         target_range(self)
 
 
+def _check_callers() -> None:
+    """Refuse a pipeline that calls this fit after a step which has learned from raw rows."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
+        if isinstance(caller, Pipeline):
+            from sfumato.models.pipelines import check_pipeline  # here: it imports this file
+
+            check_pipeline(caller)
+        frame = frame.f_back
+
+
 def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `fit`: weights are refused, searches warned; a charge outlives an engine that fails."""
 
@@ -787,6 +818,9 @@ def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
                 "much. Give public weights of classes where the estimator has 'class_weight'."
             )
         warn_inside_model_selection()
+        if isinstance(getattr(self, "bounds", None), Mapping):
+            self.bounds = bounds_from(self.bounds)
+        _check_callers()
         try:
             return fit(self, *args, **options)
         except EngineError as error:

@@ -573,7 +573,12 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 f"A picture needs one or two features, the density has {domain.n_features}."
             )
         if ax is None:
-            import matplotlib.pyplot as plt  # an optional dependency, needed for pictures only
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise InvalidInputError(
+                    "Pictures need matplotlib: pip install 'sfumato[plot]'."
+                ) from None
 
             ax = plt.subplots()[1]
         if isinstance(self.bounds, TableBounds):

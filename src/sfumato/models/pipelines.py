@@ -31,6 +31,7 @@ QUANTILES = "PrivateAdditiveClassifier releases quantiles of columns privately"
 COMPONENTS = "PrivatePCA, or n_components of the private estimator"
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 IMPUTERS = ("SimpleImputer", "KNNImputer", "IterativeImputer", "MissingIndicator")
+LISTED = ("OneHotEncoder", "OrdinalEncoder")  # with public categories they learn nothing
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "LabelEncoder")
 REPLACEMENTS = {
     **dict.fromkeys(SCALERS, PUBLIC_BOUNDS),
@@ -99,7 +100,9 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
     Notes
     -----
     scikit-learn's own steps raise an error if a row has a missing or infinite number, which would
-    reveal that such a record exists. Put a `TableEncoder` before them; its rows have none.
+    reveal that such a record exists. Put a `TableEncoder` before them; its rows have none. A
+    `OneHotEncoder` with listed categories and ``handle_unknown="ignore"`` takes cells of any kind
+    but lists. The `fit` of a private step makes this check of every pipeline that it is called by.
     """
     before: list[tuple[str, Any]] = []
     for name, step in pipeline.steps:
@@ -109,7 +112,7 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
             for other, earlier in before:  # up to the first that gives every row a default
                 if isinstance(earlier, TableEncoder | ImageFeatures):
                     break
-                if type(earlier).__module__.startswith("sklearn."):
+                if type(earlier).__module__.startswith("sklearn.") and not _has_categories(earlier):
                     raise InvalidInputError(
                         f"The step {other!r} ({type(earlier).__name__}) fails if a row contains "
                         "text, or a missing or infinite number, and the error would reveal that "
@@ -121,6 +124,12 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
     raise InvalidInputError(
         "The pipeline has no private step: nothing protects what it learns from its rows."
     )
+
+
+def _has_categories(step: Any) -> bool:
+    """Return whether an encoder is given its categories, and takes any other cell for none."""
+    is_known = type(step).__module__.startswith("sklearn.") and type(step).__name__ in LISTED
+    return is_known and step.categories != "auto" and step.handle_unknown != "error"
 
 
 def _require_row_wise(name: str, step: Any) -> None:
@@ -146,7 +155,7 @@ def _require_row_wise(name: str, step: Any) -> None:
         checks_rows = step.inverse_func is not None and step.check_inverse  # and warns about them
         if (step.func is None or isinstance(step.func, np.ufunc)) and not checks_rows:
             return
-    if is_known and kind in ROW_WISE + SHAPE_ONLY:
+    if is_known and (kind in ROW_WISE + SHAPE_ONLY or _has_categories(step)):
         return
     if getattr(step, "is_row_wise", False) is True:  # what a step of another library may declare
         return

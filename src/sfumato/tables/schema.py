@@ -815,6 +815,15 @@ class TableBounds:
             file.write("\n".join(parts).encode("utf-8"))
 
 
+def bounds_from(facts: Mapping[str, Any]) -> Bounds | TableBounds:
+    """Return the bounds that a plain dict means: of `Bounds`, or columns for `from_dict`."""
+    if facts and set(facts) <= {each.name for each in fields(Bounds)}:
+        return Bounds(**facts)
+    if isinstance(facts.get("columns"), Mapping):
+        return TableBounds.from_dict(**facts)
+    return TableBounds.from_dict(facts)
+
+
 def _listed_in(folder: Path, name: str, column: Any) -> list[str]:
     """Read a list of categories, one per line."""
     try:
