@@ -84,7 +84,6 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         PrivateAdditiveRegressor, "spent", n_steps=4, knots="private", interactions=True
     ),
     "regression": _of(PrivateLinearRegressor, "spent", n_steps=4),
-    "regression by moments": _of(PrivateLinearRegressor, "spent", algorithm="moments"),
     "tree": _of(Fabricator, "bought", method="tree"),
     "fabricated Gaussians": _of(Fabricator, "bought", method="moments"),
     "mean curve": lambda: PrivateMeanCurve(bounds=CURVES, delta=1e-5),
