@@ -28,6 +28,7 @@ from benchmarks.reproductions import rebuild as rebuild_reproductions
 # name: (module and arguments, needs real data, needs a GPU, threads)
 BENCHMARKS = {
     "noise": (["bench_noise"], False, False, "1"),
+    "terms": (["bench_terms"], False, False, "1"),
     "hospital": (["bench_hospital"], False, False, "1"),
     "moments": (["bench_moments"], True, False, None),
     "hull-sizes": (["bench_hulls", "sizes"], False, False, "1"),

@@ -41,7 +41,10 @@ BALL = Bounds(norm=2.0, labels=[0, 1, 2])
 # Ways through the code that no case takes: features of other kinds, three classes jointly,
 # components beside a minimiser, pure epsilon, labels left out.
 FURTHER = {
-    "PrivateDensity": [PrivateDensity(0.3, n_fourier=64, bounds=WIDE)],
+    "PrivateDensity": [
+        PrivateDensity(0.3, n_fourier=64, bounds=WIDE),
+        PrivateDensity(delta=1e-5, bounds=WIDE),  # its cells by a rule
+    ],
     "PrivateKernelClassifier": [
         PrivateKernelClassifier("logistic", bandwidth=0.3, n_fourier=64, bounds=WIDE),
         PrivateKernelClassifier("logistic", bandwidth=3.0, bounds=WIDE),
@@ -65,7 +68,9 @@ def secret_cases() -> list[Any]:
         if name == PUBLIC_NUMBER:
             continue
         blobs = CASES["PrivateMoments"][0]
-        cases = cases + [PrivateCase(each, blobs.X, blobs.y) for each in FURTHER.get(name, [])]
+        for each in FURTHER.get(name, []):
+            is_grid = name == "PrivateDensity" and each.bandwidth is None  # of two columns
+            cases = [*cases, PrivateCase(each, blobs.X[:, : 2 if is_grid else None], blobs.y)]
         for i, case in enumerate(cases):
             estimator = clone(case.estimator).set_params(relation=str(SECRET))
             if hasattr(estimator, "expected_rows"):

@@ -9,6 +9,7 @@ import inspect
 import math
 import pkgutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -42,7 +43,7 @@ from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum, loss_named
-from sfumato.sums.grid import FINE_BITS, ROW_BITS, revealed, truncate_to_grid
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, are_inside, revealed, truncate_to_grid
 from sfumato.sums.maps import (
     BesideTarget,
     Centred,
@@ -307,6 +308,23 @@ def test_a_row_gives_the_same_bits_in_any_company(kind: type, rng: np.random.Gen
                     together = row_map(np.asarray(rows[places], order=order))
                     assert len(together) == n_rows
                     assert [row.tobytes() for row in together] == [alone[i] for i in places]
+
+
+@pytest.mark.parametrize("kind", [IntoUnitBall, Centred, Projected, WithTarget])
+def test_maps_that_say_so_lead_into_the_ball(kind: Any, rng: np.random.Generator) -> None:
+    """From any row, also with parameters that no honest fit has: sums do not look again."""
+    assert getattr(kind, "ends_in_ball", False) is (kind is not WithTarget)
+    cases = [(row_map, rows) for row_map, rows in CASES[kind](rng)]
+    if kind in (Centred, Projected):
+        odd = [np.nan, np.inf, 1e308, 5e-324]
+        (row_map, rows), *_ = cases
+        cases += [(replace(row_map, radius=each), rows) for each in (*odd, 0.0, -1.0)]
+        cases += [(replace(row_map, mean=np.full_like(row_map.mean, each)), rows) for each in odd]
+    for row_map, rows in cases:
+        far = [np.full((1, rows.shape[1]), each) for each in (np.nan, np.inf, -1e308, 5e-324, 3.0)]
+        far += [np.where(np.arange(rows.shape[1]) == 0, each, rows[:1]) for each in (np.nan, 1e200)]
+        with np.errstate(all="ignore"):
+            assert are_inside(row_map(np.vstack([rows, *far])), row_map.width).all()
 
 
 def test_hostile_products_are_exact_before_they_are_cut(rng: np.random.Generator) -> None:

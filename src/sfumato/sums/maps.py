@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,11 @@ FARTHEST = 64.0  # spreads of the target: all slopes are clipped there
 
 
 class RowMap(Protocol):
-    """A public, picklable map of blocks of rows to as many rows of `width` numbers."""
+    """A public, picklable map of blocks of rows to as many rows of `width` numbers.
+
+    One whose last step clips rows into the unit ball, whatever it was given, says ``ends_in_ball =
+    True``: sums need not look at their lengths again.
+    """
 
     @property
     def width(self) -> int:
@@ -91,6 +95,7 @@ class IntoUnitBall:
 
     bounds: Bounds
     width: int
+    ends_in_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.bounds.box(self.width)  # bounds of another width are refused before any charge
@@ -188,6 +193,7 @@ class Centred:
 
     mean: NDArray[np.float64] = field(repr=False)
     radius: float
+    ends_in_ball: ClassVar[bool] = True
 
     @property
     def width(self) -> int:
@@ -216,6 +222,7 @@ class Projected:
     mean: NDArray[np.float64] = field(repr=False)
     basis: NDArray[np.float64] = field(repr=False)
     radius: float
+    ends_in_ball: ClassVar[bool] = True
 
     @property
     def width(self) -> int:

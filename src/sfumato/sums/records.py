@@ -70,7 +70,7 @@ class Records(ABC):
     # Whether exact sums are in one place, so that a mechanism can choose or cut by them.
     has_exact_sums: ClassVar[bool] = True
     is_grouped_by_person: bool = True
-    _in_ball = 0  # first numbers of a row that are known to lie in the unit ball: of kept rows
+    _in_ball = 0  # first numbers of a row that are known to lie in the unit ball: see `RowMap`
     _beside = 0  # last numbers of a row that are no part of a point of the ball
     _count: int | None = None  # of records, public or not, where it is known before they are read
     _persons: GroupedPersons | UnsortedPersons | None = None  # in the order of the blocks
@@ -196,6 +196,7 @@ class Records(ABC):
 
         seen = self._as_blocks(mapped_blocks, row_map.width)
         seen._count, seen._beside = self._count, int(getattr(row_map, "has_target", False))
+        seen._in_ball = row_map.width if getattr(row_map, "ends_in_ball", False) else 0
         return seen
 
     def _as_blocks(self, read: Callable[[], Iterator[Block]], width: int) -> BatchRecords:
