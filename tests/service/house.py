@@ -11,12 +11,19 @@ import httpx
 import numpy as np
 
 from sfumato.service.access import make_token
-from sfumato.service.settings import Settings
+from sfumato.service.config import Settings
 from sfumato.service.web import create_app
 from sfumato.service.workers import Workers
 
 API = "/api/v1"
 TABLE = "patients.csv"
+PEOPLE = {"olga": "officer", "ada": "analyst", "bob": "analyst", "uwe": "auditor"}
+FACTS: dict[str, dict[str, Any]] = {
+    "age": {"type": "int64", "lower": 0, "upper": 120},
+    "bmi": {"type": "double", "lower": 10, "upper": 60, "missing": True},
+    "town": {"type": "string", "categories": ["Ghent", "Ypres", "Mons"]},
+}
+LABELS = {"type": "string", "labels": ["no", "yes"]}
 
 
 def write_table(path: Path, n_rows: int = 300, *, seed: int = 0) -> None:
@@ -33,34 +40,43 @@ def write_table(path: Path, n_rows: int = 300, *, seed: int = 0) -> None:
 
 
 class House:
-    """A service with an officer, two analysts and an auditor.
+    """A service with an officer, two analysts and an auditor."""
 
-    Parameters
-    ----------
-    folder : Path
-        For data and state.
-    **settings
-        Of the service.
-    """
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        if not (folder / "data" / TABLE).exists():
-            write_table(folder / "data" / TABLE)
-        usual = {"memory": 16384, "requests_per_second": 1e6}
-        self.settings = Settings(folder / "state", folder / "data", **{**usual, **settings})
+    def __init__(self, folder: Path, **service: Any) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / TABLE).exists():
+            write_table(folder / TABLE)
+        usual = {"memory": 16384, "requests_per_second": 1e6, "max_jobs": 1000}
+        self.service = {**usual, **service}
+        self.people, self.datasets = dict(PEOPLE), dict[str, dict[str, Any]]()
+        self.file = folder / "service.toml"
+        self.declare()
+        self.settings = Settings(self.file)
         self.app = create_app(self.settings)
         self.office = self.app.state.office
         self.workers = Workers(self.settings)
-        self.tokens: dict[str, str] = {}
-        if not self.office.store.people():
-            people = {"olga": "officer", "ada": "analyst", "bob": "analyst", "uwe": "auditor"}
-            for name, role in people.items():
-                self.office.store.add_person("test", name, role)
-        for person in self.office.store.people():
-            self.tokens[person["name"]] = make_token(
-                self.office.store, "test", person["name"], hours=1
-            )
+        self.tokens = {
+            name: make_token(self.settings, self.office.store, name, "write", 1)
+            for name in self.people
+        }
+
+    def declare(self) -> None:
+        """Write service.toml anew."""
+
+        def value(one: Any) -> str:
+            if isinstance(one, dict):
+                return "{" + ", ".join(f'"{k}" = {value(v)}' for k, v in one.items()) + "}"
+            return str(one).lower() if isinstance(one, bool | float | int) else f"'{one}'"
+
+        lines = ["[service]", *(f"{k} = {value(v)}" for k, v in self.service.items())]
+        for name, role in self.people.items():
+            lines += [f"[people.{name}]", f"role = '{role}'"]
+        for name, facts in self.datasets.items():
+            lines += [f"[datasets.{name}]", *(f"{k} = {value(v)}" for k, v in facts.items())]
+        aside = self.file.with_suffix(".part")
+        aside.write_text("\n".join(lines) + "\n")
+        aside.replace(self.file)
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
         """Send one request to the app, without a server."""
@@ -85,42 +101,33 @@ class House:
     def work(self, seconds: float = 900.0) -> None:
         """Let the workers do everything that is queued."""
         start = time.monotonic()
-        while self.workers._children or self.office.store.jobs(state="queued"):
+        self.workers.step()
+        while self.workers._children or any(
+            self.office.store.jobs(state=one) for one in ("queued", "asked")
+        ):
             self.workers.step()
             time.sleep(0.02)
             assert time.monotonic() - start < seconds, "the workers are not done"
 
     def open(self, name: str = "patients", *, epsilon: float = 5.0, **asked: Any) -> None:
-        """Register a data set, confirm its columns, open it, and give both analysts quotas."""
-        body = {"protected": "patients of the clinic", "why": "a test", "delta": 1e-5}
-        body |= {"name": name, "path": TABLE, "target": "ill", "auto_approve": 3.0}
-        if "budget" not in asked:
-            body["epsilon"] = epsilon
-        self.call("olga", "POST", "/datasets", body | asked, status=201)
+        """Declare a data set with quotas of both analysts, confirm its columns and open it."""
+        quotas = {"ada": 0.8 * epsilon, "bob": 0.8 * epsilon}
+        facts = {"path": TABLE, "target": "ill", "protected": "patients of the clinic"}
+        facts |= {"why": "a test", "epsilon": epsilon, "delta": 1e-5, "auto_approve": 3.0}
+        self.datasets[name] = {**facts, "quotas": quotas, **asked}
+        self.declare()
         self.work()
-        facts: dict[str, dict[str, Any]] = {
-            "age": {"type": "int64", "lower": 0, "upper": 120},
-            "bmi": {"type": "double", "lower": 10, "upper": 60, "missing": True},
-            "town": {"type": "string", "categories": ["Ghent", "Ypres", "Mons"]},
-            "ill": {"type": "string", "labels": ["no", "yes"]},
-        }
-        self.call("olga", "PUT", f"/datasets/{name}/format", {"missing": ["n/a"]})
-        for column, told in facts.items():
-            self.call("olga", "PUT", f"/datasets/{name}/columns/{column}", told)
-        self.call("olga", "POST", f"/datasets/{name}/open", {"one_row_per_person": True})
-        for analyst in ("ada", "bob"):
-            path = f"/datasets/{name}/quotas/{analyst}"
-            self.call("olga", "PUT", path, {"epsilon": epsilon * 0.8})
+        body = {"columns": FACTS, "target": LABELS, "file": {"missing": ["n/a"]}}
+        body["one_row_per_person"] = True
+        self.call("olga", "POST", f"/datasets/{name}/open", body)
 
     def submit(self, who: str = "ada", name: str = "patients", **asked: Any) -> dict[str, Any]:
         """Submit a job."""
         body = {"estimator": "PrivateGaussianClassifier", "epsilon": 1.0, "purpose": "a test"}
-        key = asked.pop("key", None)
-        status = asked.pop("status", 202)
+        key, status = asked.pop("key", None), asked.pop("status", 202)
         headers = {} if key is None else {"Idempotency-Key": key}
-        path = f"/datasets/{name}/jobs"
         found: dict[str, Any] = self.call(
-            who, "POST", path, body | asked, status=status, headers=headers
+            who, "POST", f"/datasets/{name}/jobs", body | asked, status=status, headers=headers
         )
         return found
 
@@ -131,7 +138,40 @@ class House:
         found: dict[str, Any] = self.call(who, "GET", f"/jobs/{job['id']}")
         return found
 
+    def spent(self, name: str = "patients") -> float:
+        """Return what the total has spent."""
+        found = self.call("olga", "GET", f"/datasets/{name}")["dataset"]["holdings"][0]["spent"]
+        return float(found)
+
     def close(self) -> None:
         """Close what is open."""
         self.office.store.close()
         self.workers.store.close()
+
+
+class Browser:
+    """A person at the pages: keeps cookies, sends forms as a browser does."""
+
+    def __init__(self, house: House, token: str) -> None:
+        self.house, self.cookies = house, httpx.Cookies()
+        answer = self.post("/sign-in", {"token": token})
+        assert answer.status_code == 303, answer.text
+
+    def send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """Send a request with the cookies of the session."""
+        held = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers = {"Cookie": held, **more.pop("headers", {})}
+        answer = self.house.request(method, path, headers=headers, **more)
+        self.cookies.update(answer.cookies)
+        return answer
+
+    def get(self, path: str, status: int = 200) -> str:
+        """Return the text of a page."""
+        answer = self.send("GET", path)
+        assert answer.status_code == status, (answer.status_code, answer.text)
+        return answer.text
+
+    def post(self, path: str, form: dict[str, str], **headers: str) -> httpx.Response:
+        """Send a form."""
+        told = {"Sec-Fetch-Site": "same-origin", **headers}
+        return self.send("POST", path, data=form, headers=told)

@@ -34,7 +34,8 @@ COMMANDS = {
     "datasets": "demo:datasets_app",
     "federate": "federate:federate",
     "release": "release:release_app",
-    "serve": "serve:serve",
+    "serve": "serve:serve_app",
+    "studio": "serve:studio",
 }
 
 

@@ -1,104 +1,166 @@
-"""``sfumato serve``: the service and its pages, in one command."""
+"""``sfumato serve`` and ``sfumato studio``: the service of a team, and the pages for one person."""
 
 from __future__ import annotations
 
-import json
+import re
+import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.console import print_lines
+from sfumato.cli.console import print_lines, print_table
 from sfumato.exceptions import InvalidInputError
 
-NEEDED = ("cryptography", "fastapi", "jinja2", "multipart", "uvicorn")
+NEEDED = ("cryptography", "fastapi", "itsdangerous", "multipart", "prometheus_client", "uvicorn")
+FILE = typer.Option("--config", "-c", help="People, data sets and limits.")
+
+serve_app = typer.Typer(
+    add_completion=False,
+    help="Serve the data sets of 'service.toml' to a team under one budget.\n\n"
+    "Example: sfumato serve --config service.toml",
+)
 
 
+def _settings(file: Path | None, declared: dict[str, Any] | None = None) -> Any:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise InvalidInputError(
+            f"The service needs the packages {', '.join(missing)}: pip install 'sfumato[service]'."
+        )
+    from sfumato.service.config import Config, Settings
+
+    return Settings(file, None if declared is None else Config.model_validate(declared))
+
+
+@serve_app.callback(invoke_without_command=True)
 def serve(
-    data: Annotated[Path, typer.Argument(help="Folder of the tables that may be registered.")],
-    state: Annotated[
-        Path, typer.Option(help="Folder of ledger, store and releases; created if missing.")
-    ] = Path("sfumato-service"),
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="URL of PostgreSQL for ledger and store.", envvar="SFUMATO_SERVICE_DATABASE"
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8765,
-    certificate: Annotated[
-        Path | None, typer.Option(help="TLS certificate (PEM); with '--key'.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="TLS key (PEM).")] = None,
-    behind_proxy: Annotated[
-        bool, typer.Option(help="A proxy in front handles HTTPS: cookies are restricted to HTTPS.")
-    ] = False,
-    workers: Annotated[int, typer.Option(help="Jobs that run at once.", min=1, max=64)] = 2,
-    memory: Annotated[int, typer.Option(help="Megabytes per job.", min=512)] = 4096,
-    seconds: Annotated[int, typer.Option(help="Seconds per job.", min=1)] = 3600,
-    show_every: Annotated[
-        int, typer.Option(help="Show results only at multiples of this many seconds.", min=0)
-    ] = 0,
-    heads: Annotated[
-        Path | None,
-        typer.Option(help="An earlier signed statement: refuse a ledger that has lost charges."),
-    ] = None,
-    databases: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of databases whose tables may be registered: NAME = URL."),
+    context: typer.Context,
+    config: Annotated[Path, FILE] = Path("service.toml"),
+    host: Annotated[str | None, typer.Option(help="Address instead of the declared one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port instead of the declared one.", min=0, max=65535)
     ] = None,
     part: Annotated[
         str, typer.Option(help="Run only 'web' or 'workers', for two users of the machine.")
     ] = "",
 ) -> None:
-    """Serve data sets to analysts under one budget, through an API and web pages.
+    """Serve the data sets of 'service.toml' to a team under one budget.
 
-    A start prints a link with which an officer signs in, once, where none has a valid token.
-
-    Example: sfumato serve tables/ --state office/
+    Example: sfumato serve --config service.toml
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise InvalidInputError(
-            f"'sfumato serve' needs the packages {', '.join(missing)}: "
-            "pip install 'sfumato[service]'."
-        )
-    from sfumato.ledger.ledger import Ledger
-    from sfumato.service.serving import PARTS, first_link, serve_parts
-    from sfumato.service.settings import Settings
+    context.obj = config
+    if context.invoked_subcommand is not None:
+        return
+    settings = _settings(config)
+    from sfumato.service.serving import PARTS, serve_parts
 
     if part not in ("", *PARTS):
         raise InvalidInputError("'--part' must be 'web' or 'workers'.")
-    if (certificate is None) != (key is None):
-        raise InvalidInputError("TLS needs '--certificate' and '--key'.")
-    settings = Settings(
-        state=state.resolve(),
-        data=data.resolve(),
-        database=database,
-        workers=workers,
-        memory=memory,
-        seconds=seconds,
-        show_every=show_every,
-        databases=None if databases is None else str(databases.resolve()),
-        secure_cookies=behind_proxy or certificate is not None,
-    ).prepared()
-    address = f"{'http' if certificate is None else 'https'}://{host}:{port}"
-    if heads is not None:  # compare the ledger with a statement that was kept elsewhere
-        try:
-            noted = json.loads(heads.read_text())["heads"]
-        except (ValueError, KeyError, TypeError):
-            raise InvalidInputError(f"'{heads}' is not a statement of this service.") from None
-        Ledger(settings.ledger_address).verify(noted)
-    link = None if part == "workers" else first_link(settings, address)
-    print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
-    if link is not None:
-        print_lines(f"Sign-in link of an officer, valid once and for an hour: {link}")
-    options = {
-        "host": host,
-        "port": port,
-        "certificate": None if certificate is None else str(certificate),
-        "key": None if key is None else str(key),
-    }
-    serve_parts(settings, options, (part,) if part else PARTS)
+    words: Any = {"host": host, "port": port}
+    serve_parts(
+        settings,
+        (part,) if part else PARTS,
+        ready=lambda address: print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C."),
+        **words,
+    )
+
+
+@serve_app.command()
+def token(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A person of 'service.toml'.")],
+    scope: Annotated[str, typer.Option(help="'read' or 'write'.")] = "write",
+    days: Annotated[float, typer.Option(help="How long it is good.", min=0.0, max=366)] = 30.0,
+) -> None:
+    """Make a token for a person and print it, once; only its hash is stored.
+
+    Example: sfumato serve token ada --scope read
+    """
+    from sfumato.service.access import make_token
+
+    if scope not in ("read", "write"):
+        raise InvalidInputError("'--scope' must be 'read' or 'write'.")
+    settings = _settings(context.obj)
+    print_lines(make_token(settings, _store(settings), name, scope, days))
+
+
+@serve_app.command()
+def tokens(context: typer.Context) -> None:
+    """List tokens: whose, for what, until when."""
+    found = _store(_settings(context.obj)).tokens()
+    rows = [[t["id"], t["person"], t["scope"], t["expires"], bool(t["revoked"])] for t in found]
+    print_table(("id", "person", "scope", "until", "revoked"), [list(map(str, r)) for r in rows])
+
+
+@serve_app.command()
+def revoke(
+    context: typer.Context, identity: Annotated[str, typer.Argument(help="The ID of a token.")]
+) -> None:
+    """Revoke a token: it and its sessions end at their next request."""
+    _store(_settings(context.obj)).revoke_token(identity)
+    print_lines(f"The token {identity} is revoked.")
+
+
+def _store(settings: Any) -> Any:
+    from sfumato.service.store import Store
+
+    store = Store(settings.store_address)
+    store.prepare()
+    return store
+
+
+def studio(
+    table: Annotated[
+        Path, typer.Argument(help="The table: CSV, Parquet, a workbook, FILE.db:TABLE.")
+    ],
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    epsilon: Annotated[float, typer.Option(help="The total, proposed on the page.")] = 3.0,
+    delta: Annotated[float, typer.Option(help="Well below 1 / number of rows.")] = 1e-6,
+    measure: Annotated[
+        str, typer.Option(help="'gaussian', or 'renyi' which also takes searches.")
+    ] = "gaussian",
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder of ledger and releases; by default beside the table."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any.", min=0, max=65535)] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Explore a budget on your own machine: bounds, previews, fits, fabricated rows, reports.
+
+    Example: sfumato studio patients.csv
+    """
+    from sfumato.tables.stores import place_of
+
+    file = Path(place_of(table)[0])
+    if not file.is_file():
+        raise InvalidInputError(f"There is no table '{file}'.")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem).strip("-")[:60] or "table"
+    folder = (state or file.with_name(f"{file.stem}-studio")).resolve()
+    source = str(file.resolve()) + str(table)[len(str(file)) :]
+    about = {"path": source, "target": target, "epsilon": epsilon, "delta": delta, "kind": measure}
+    limits = {"state": str(folder), "port": port, "requests_per_second": 1000}
+    people = {"you": {"role": "owner"}}
+    declared = {"service": limits, "people": people, "datasets": {name: about}}
+    settings = _settings(None, declared)
+    from sfumato.service.access import make_token
+    from sfumato.service.serving import serve_parts
+
+    store = _store(settings)
+    for one in store.tokens():  # links of earlier runs
+        if not one["revoked"]:
+            store.revoke_token(one["id"])
+    text = make_token(settings, store, "you", "write", 7)
+    store.close()
+
+    def ready(address: str) -> None:
+        link = f"{address}/sign-in?token={text}"
+        print_lines(
+            f"The studio of {file} is at", link, "Only this link opens it. Stop with Ctrl-C."
+        )
+        if browser:
+            webbrowser.open(link)
+
+    serve_parts(settings, ready=ready)

@@ -1,7 +1,7 @@
-"""Who may do what: people, roles, tokens, and what ties a form to its session.
+"""Who may do what: tokens, sessions and roles, all checked against `service.toml` at each request.
 
 A token is ``sfm_ID_SECRET``. The secret has 256 random bits and is stored as its SHA-256 only; it
-is compared in constant time. A session of the studio is a token in a cookie.
+is compared in constant time. A session is a signed cookie that names a token and ends with it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from sfumato.exceptions import SfumatoError
-from sfumato.service.store import Store
+from fastapi import HTTPException, Request
+
+from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.service.config import Settings
+from sfumato.service.store import Store, now
 
 ROLES = ("officer", "analyst", "auditor")
-_NOBODY: dict[str, Any] = {"digest": sha256(b"nobody").hexdigest(), "expires": "", "revoked": 1}
+_NOBODY: dict[str, Any] = {"digest": sha256(b"nobody").hexdigest()}
 
 
 class UnknownPersonError(SfumatoError):
@@ -39,49 +42,71 @@ class Person:
     scope: str
     token: str
 
-    def require(self, *roles: str, writes: bool = True) -> None:
-        """Raise unless the person has one of `roles`, and a token that may write if need be."""
-        if self.role not in roles or (writes and self.scope not in ("all", "session")):
-            raise ForbiddenError("Your role or the scope of your token does not allow this.")
+    def has(self, *roles: str) -> bool:
+        """Return whether the person has one of these roles; an owner has all."""
+        return self.role in roles or self.role == "owner"
 
 
-def make_token(
-    store: Store, by: str, person: str, *, hours: float, scope: str = "all", label: str = ""
-) -> str:
-    """Make a token and return its text, which is kept nowhere."""
-    store.person(person)
+def make_token(settings: Settings, store: Store, person: str, scope: str, days: float) -> str:
+    """Make a token of a declared person and return its text, which is kept nowhere."""
+    if person not in settings.config.people:
+        raise InvalidInputError(f"'{settings.file}' declares no person {person!r}.")
     identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    expires = datetime.now(UTC) + timedelta(hours=hours)
-    record = {
-        "id": identity,
-        "person": person,
-        "digest": sha256(secret.encode()).hexdigest(),
-        "expires": expires.isoformat(timespec="seconds"),
-        "scope": scope,
-        "label": label,
-    }
-    store.add_token(by, record)
+    expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
+    digest = sha256(secret.encode()).hexdigest()
+    store.add_token(
+        {"id": identity, "person": person, "digest": digest, "scope": scope, "expires": expires}
+    )
     return f"sfm_{identity}_{secret}"
 
 
-def person_of(store: Store, token: str, *, scopes: tuple[str, ...] = ("all", "read")) -> Person:
+def person_of(settings: Settings, store: Store, text: str) -> Person:
     """Return the person of a token; one answer for everything that is wrong with it."""
-    prefix, _, rest = token[:200].partition("_")
+    prefix, _, rest = text[:200].partition("_")
     identity, _, secret = rest.partition("_")
-    found = store.token(identity) if prefix == "sfm" and identity else None
-    known = found or _NOBODY
-    is_right = hmac.compare_digest(
-        sha256(secret.encode(errors="replace")).hexdigest(), known["digest"]
-    )
-    is_current = not known["revoked"] and known["expires"] > datetime.now(UTC).isoformat()
-    if not (found and is_right and is_current and found["scope"] in scopes):
+    found = store.token(identity) if prefix == "sfm" and identity.isalnum() else None
+    digest = sha256(secret.encode(errors="replace")).hexdigest()
+    if not hmac.compare_digest(digest, (found or _NOBODY)["digest"]) or found is None:
         raise UnknownPersonError("Sign in with a valid token.")
-    return Person(found["person"], found["role"], found["scope"], found["id"])
+    return _current(settings, found)
 
 
-def csrf_token(secret: bytes, session: str) -> str:
-    """Return the text that forms of a session carry."""
-    return hmac.new(secret, session.encode(), sha256).hexdigest()
+def _current(settings: Settings, token: dict[str, Any] | None) -> Person:
+    """Return the person of a stored token, as declared now."""
+    member = None if token is None else settings.config.people.get(token["person"])
+    if token is None or member is None or token["revoked"] or token["expires"] <= now():
+        raise UnknownPersonError("Sign in with a valid token.")
+    return Person(token["person"], member.role, token["scope"], token["id"])
+
+
+def signed_in(request: Request, settings: Settings, store: Store) -> Person:
+    """Return who asks: by a token, by the header of a trusted proxy, or by a session."""
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    header = settings.config.service.sign_in_header
+    try:
+        if kind.lower() == "bearer":
+            who = person_of(settings, store, text.strip())
+        elif header is not None and header in request.headers:
+            name = request.headers[header]
+            member = settings.config.people.get(name)
+            if member is None:
+                raise UnknownPersonError("Nobody of this name is declared.")
+            who = Person(name, member.role, "write", "header")
+        else:
+            named = request.session.get("token")
+            who = _current(settings, None if named is None else store.token(str(named)))
+    except UnknownPersonError:
+        admit(request, f"address {request.client.host if request.client else ''}")
+        raise
+    admit(request, who.name)
+    return who
+
+
+def admit(request: Request, key: str) -> None:
+    """Refuse more requests per second than are allowed, on average and with a burst of ten."""
+    limiter: Limiter = request.app.state.limiter
+    if not limiter.admits(key):
+        raise HTTPException(429, "Too many requests. Try again in a few seconds.")
 
 
 class Limiter:
@@ -93,7 +118,7 @@ class Limiter:
         self._left: dict[str, tuple[float, float]] = {}
 
     def admits(self, key: str) -> bool:
-        """Whether one more request of this key is answered."""
+        """Return whether one more request of this key is answered."""
         burst, moment = 10 * self._rate, time.monotonic()
         with self._lock:
             if len(self._left) > 10_000:  # those who were not seen for a while are forgotten

@@ -6,25 +6,19 @@ Only the documented API is used. Nothing but released numbers comes back.
 from __future__ import annotations
 
 import io
-import json
 import secrets
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import clone
-
-from sfumato.exceptions import (
-    BudgetExceededError,
-    InvalidInputError,
-    SfumatoError,
-)
+from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.models.saving import load
-from sfumato.privacy.guarantee import Guarantee
 
 OWN_WORDS = {"epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"}
+KINDS = {"Fabricator": "fabricate", "PrivateDensity": "density", "PrivateMeanCurve": "curve"}
+KINDS |= {"PrivateMoments": "moments", "PrivatePCA": "moments"}
 FIRST_PAUSE, MAX_PAUSE = 0.1, 2.0
 
 
@@ -47,7 +41,7 @@ class Client:
     url : str
         Where the service is, such as "https://data.office.example".
     token : str
-        Hers, as an officer has given it.
+        Theirs, as ``sfumato serve token`` has printed it.
     timeout : float, default=60.0
         Seconds to wait for an answer.
     verify : bool or str, default=True
@@ -71,66 +65,27 @@ class Client:
             verify=verify,
         )
 
-    def me(self) -> dict[str, Any]:
-        """Return name, role and scope of the token.
-
-        Returns
-        -------
-        dict
-            ``name``, ``role``, ``scope``.
-        """
-        found: dict[str, Any] = self.call("GET", "/me")
-        return found
-
-    def datasets(self) -> list[str]:
-        """List the data sets that the person may see.
-
-        Returns
-        -------
-        list of str
-            Their names.
-        """
-        return [one["name"] for one in self.call("GET", "/datasets")]
-
-    def dataset(self, name: str) -> RemoteDataset:
-        """Return one data set.
-
-        Parameters
-        ----------
-        name : str
-            Its name.
-
-        Returns
-        -------
-        RemoteDataset
-            To be asked.
-        """
-        return RemoteDataset(self, self.call("GET", f"/datasets/{name}")["name"])
-
     def call(
         self,
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
-        headers: Mapping[str, str] | None = None,
         raw: bool = False,
-        **query: Any,
+        **headers: str,
     ) -> Any:
-        """Call one route of the API.
+        """Call one route of the API, such as ``call("GET", "/datasets/patients")``.
 
         Parameters
         ----------
         method, path : str
-            As on the page of the API.
+            As ``/api/openapi.json`` describes them.
         body : mapping, optional
             Sent as JSON.
-        headers : mapping, optional
-            Further headers.
         raw : bool, default=False
-            Whether to give bytes instead of the values of JSON.
-        **query
-            The query.
+            Whether to return bytes instead of the values of JSON.
+        **headers
+            Further headers; an underscore stands for a hyphen.
 
         Returns
         -------
@@ -139,141 +94,106 @@ class Client:
         """
         import httpx
 
-        asked = {key: value for key, value in query.items() if value is not None}
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            answer = self._http.request(
-                method, path, json=body, params=asked, headers=dict(headers or {})
-            )
+            answer = self._http.request(method, path, json=body, headers=more)
         except httpx.HTTPError as error:
-            raise SfumatoError(
-                f"The service at {self.url} did not answer: {type(error).__name__}."
-            ) from None
+            kind = type(error).__name__
+            raise SfumatoError(f"The service at {self.url} did not answer: {kind}.") from None
         if answer.is_success:
-            if raw:
-                return answer.content
-            return answer.json() if answer.content else None
-        raise _error(answer)
+            return answer.content if raw else answer.json()
+        try:
+            message = str(answer.json()["message"])
+        except (ValueError, KeyError, TypeError):
+            message = "The service answered without a reason."
+        if answer.status_code in (404, 413, 422):
+            raise InvalidInputError(message)
+        raise SfumatoError(f"{message} ({answer.status_code})")
 
+    def plan(self, dataset: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a request would cost by its mechanism, and leave; no row is read.
 
-class RemoteDataset:
-    """A data set of a service.
-
-    Parameters
-    ----------
-    client : Client
-        Who asks.
-    name : str
-        The data set.
-    """
-
-    def __init__(self, client: Client, name: str) -> None:
-        self.client = client
-        self.name = name
-
-    def about(self) -> dict[str, Any]:
-        """Return schema, public facts, budget and quota.
+        Parameters
+        ----------
+        dataset : str
+            Of which data set.
+        request : mapping
+            As for `submit`.
 
         Returns
         -------
         dict
-            As the API says.
+            ``fits``, ``needs_approval``, the ``largest`` epsilon that fits, and what is ``after``.
         """
-        found: dict[str, Any] = self.client.call("GET", f"/datasets/{self.name}")
+        found: dict[str, Any] = self.call("POST", f"/datasets/{dataset}/plan", request)
         return found
 
-    def plan(self, epsilon: float, delta: float | None = None, kind: str = "fit") -> dict[str, Any]:
-        """Return what a request would cost and leave; nothing is read or charged.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            What would be asked.
-        kind : str, default="fit"
-            For what; a "search" costs more than one release.
-
-        Returns
-        -------
-        dict
-            ``fits``, ``needs_approval``, and what is left ``after`` it.
-        """
-        found: dict[str, Any] = self.client.call(
-            "GET", f"/datasets/{self.name}/plan", epsilon=epsilon, delta=delta, kind=kind
-        )
-        return found
-
-    def dummy_rows(self, n_rows: int = 200) -> Any:
-        """Return rows made from the bounds alone, to try code out.
-
-        Parameters
-        ----------
-        n_rows : int, default=200
-            How many.
-
-        Returns
-        -------
-        pyarrow.Table
-            Rows of nobody.
-        """
-        from pyarrow import csv
-
-        path = f"/datasets/{self.name}/dummy"
-        return csv.read_csv(io.BytesIO(self.client.call("GET", path, raw=True, rows=n_rows)))
-
-    def submit(self, asked: Mapping[str, Any], *, key: str | None = None) -> RemoteJob:
+    def submit(self, dataset: str, request: Mapping[str, Any], *, key: str | None = None) -> Job:
         """Ask for a release.
 
         Parameters
         ----------
-        asked : mapping
-            The body of the request, as the API says.
+        dataset : str
+            Of which data set.
+        request : mapping
+            ``kind``, ``epsilon``, ``purpose`` and, where they are chosen, ``estimator``,
+            ``parameters``, ``columns``, ``rows``, ``grid`` and ``delta``.
         key : str, optional
             A text that makes a retry harmless; by default a new one.
 
         Returns
         -------
-        RemoteJob
+        Job
             To wait for.
         """
-        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
-        path = f"/datasets/{self.name}/jobs"
-        job = self.client.call("POST", path, asked, headers=headers)
-        return RemoteJob(self.client, job["id"])
+        words = {"Idempotency_Key": key or secrets.token_hex(16)}
+        return Job(self, self.call("POST", f"/datasets/{dataset}/jobs", request, **words)["id"])
 
-    def fit(self, estimator: Any, *, purpose: str, wait: bool = True) -> Any:
-        """Fit an estimator where the rows are, and return it fitted.
+    def fit(self, dataset: str, estimator: Any, *, purpose: str) -> Any:
+        """Fit an estimator where the rows are, wait, and return it fitted.
 
         Parameters
         ----------
+        dataset : str
+            On which data set.
         estimator : estimator
-            One of Sfumato's, or a `PrivateSearchCV` of one. Its epsilon, delta and settings are
-            sent; bounds, unit and relation are those of the data set.
+            One of Sfumato's. Its epsilon, delta and settings are sent; bounds, unit and relation
+            are those of the data set.
         purpose : str
             What the model is for.
-        wait : bool, default=True
-            Whether to wait for the model, or to give the job.
 
         Returns
         -------
-        estimator or RemoteJob
-            The fitted model, or its job.
+        estimator
+            The fitted model.
         """
-        job = self.submit(_asked(estimator, purpose))
-        return job.model() if wait else job
+        if not hasattr(estimator, "get_params") or not hasattr(estimator, "epsilon"):
+            raise InvalidInputError("A service fits private estimators of Sfumato only.")
+        name, usual = type(estimator).__name__, type(estimator)().get_params(deep=False)
+        chosen = {
+            setting: value
+            for setting, value in estimator.get_params(deep=False).items()
+            if setting not in OWN_WORDS and value != usual[setting]
+        }
+        request = {
+            "kind": KINDS.get(name, "fit"),
+            "estimator": name,
+            "parameters": chosen,
+            "epsilon": estimator.epsilon,
+            "delta": estimator.delta,
+            "purpose": purpose,
+        }
+        try:
+            job = self.submit(dataset, request)
+        except TypeError:
+            raise InvalidInputError(
+                "The settings of an estimator go to a service as JSON: numbers, texts and lists."
+            ) from None
+        return job.model()
 
-    def releases(self) -> list[dict[str, Any]]:
-        """List what was released of this data set.
 
-        Returns
-        -------
-        list of dict
-            The releases.
-        """
-        found: list[dict[str, Any]] = self.client.call("GET", "/releases", dataset=self.name)
-        return found
-
-
-class RemoteJob:
-    """A job of a service.
+class Job:
+    """A request at a service.
 
     Parameters
     ----------
@@ -313,7 +233,7 @@ class RemoteJob:
         Returns
         -------
         dict
-            The release.
+            The release: its ``guarantee``, ``files`` and ``charts``.
 
         Raises
         ------
@@ -332,19 +252,22 @@ class RemoteJob:
         found: dict[str, Any] = self.client.call("GET", f"/releases/{self.id}")
         return found
 
-    def file(self, name: str) -> bytes:
-        """Return one file of the release.
+    def file(self, name: str, timeout: float | None = None) -> bytes:
+        """Wait, and return one file of the release.
 
         Parameters
         ----------
         name : str
             As the release lists it.
+        timeout : float, optional
+            The most seconds to wait.
 
         Returns
         -------
         bytes
             Its content.
         """
+        self.wait(timeout)
         found: bytes = self.client.call("GET", f"/releases/{self.id}/files/{name}", raw=True)
         return found
 
@@ -361,10 +284,9 @@ class RemoteJob:
         estimator
             As `sfumato.load` gives it.
         """
-        self.wait(timeout)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.sfumato"
-            path.write_bytes(self.file("model.sfumato"))
+            path.write_bytes(self.file("model.sfumato", timeout))
             return load(path)
 
     def table(self, timeout: float | None = None) -> Any:
@@ -382,96 +304,7 @@ class RemoteJob:
         """
         from pyarrow import parquet
 
-        files = self.wait(timeout)["files"]
-        name = next((one for one in files if one.endswith(".parquet")), None)
+        name = next((one for one in self.wait(timeout)["files"] if one.endswith(".parquet")), None)
         if name is None:
             raise InvalidInputError("The release has no table.")
         return parquet.read_table(io.BytesIO(self.file(name)))
-
-    def ask(self, points: Sequence[Sequence[float]]) -> list[float]:
-        """Ask a released density or curve at points; costs nothing.
-
-        Parameters
-        ----------
-        points : sequence of sequence of float
-            A number per axis.
-
-        Returns
-        -------
-        list of float
-            The values.
-        """
-        told = self.client.call("POST", f"/releases/{self.id}/ask", {"points": points})
-        values: list[float] = told["values"]
-        return values
-
-    def guarantee(self) -> Guarantee:
-        """Return the guarantee of the release.
-
-        Returns
-        -------
-        Guarantee
-            What is promised.
-        """
-        return Guarantee.from_dict(json.loads(self.file("guarantee.json")))
-
-
-def _asked(estimator: Any, purpose: str) -> dict[str, Any]:
-    """Return the request for an estimator: its class, its budget, and other settings."""
-    if not hasattr(estimator, "get_params") or not hasattr(estimator, "epsilon"):
-        raise InvalidInputError("A service fits private estimators of Sfumato only.")
-    if type(estimator).__name__ == "PrivateSearchCV":
-        return _searched(estimator, purpose)
-    kind = type(estimator)
-    settings = _unusual(estimator, kind())
-    kinds = {"Fabricator": "fabricate", "PrivateDensity": "density", "PrivateMeanCurve": "curve"}
-    kinds |= {"PrivateMoments": "moments", "PrivatePCA": "moments"}
-    asked = {
-        "kind": kinds.get(kind.__name__, "fit"),
-        "estimator": kind.__name__,
-        "parameters": settings,
-        "epsilon": estimator.epsilon,
-        "delta": estimator.delta,
-        "purpose": purpose,
-    }
-    try:
-        json.dumps(asked)
-    except TypeError:
-        raise InvalidInputError(
-            "The settings of an estimator go to a service as JSON: numbers, texts and lists."
-        ) from None
-    return asked
-
-
-def _unusual(estimator: Any, usual: Any) -> dict[str, Any]:
-    known = usual.get_params(deep=False)
-    return {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in OWN_WORDS and value != known[name]
-    }
-
-
-def _searched(search: Any, purpose: str) -> dict[str, Any]:
-    """Return the request for a search: its model, and what is tried; runs are the service's own."""
-    chosen = _unusual(search, type(search)(search.estimator, search.param_grid))
-    if chosen or not isinstance(search.param_grid, Mapping):
-        raise InvalidInputError(
-            "A service uses the default number of runs for a search, and one mapping of values. "
-            f"Not accepted: {', '.join(chosen) or 'a list of mappings'}."
-        )
-    inner = clone(search.estimator).set_params(epsilon=search.epsilon, delta=search.delta)
-    grid = {name: list(values) for name, values in search.param_grid.items()}
-    return {**_asked(inner, purpose), "kind": "search", "grid": grid}
-
-
-def _error(answer: Any) -> SfumatoError:
-    try:
-        message = str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        message = f"The service answered {answer.status_code}."
-    if answer.status_code == 409:
-        return BudgetExceededError(message, spent=0.0, asked=0.0, left=0.0)
-    if answer.status_code in (404, 413, 422):
-        return InvalidInputError(message)
-    return SfumatoError(f"{message} ({answer.status_code})")

@@ -1,100 +1,163 @@
-"""What one person may see of the service: the rules that all routes and pages share."""
+"""What is true of the data sets of a service: what is declared, what is stored, who sees what."""
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
-from fastapi import Request
-
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, LedgerError, LedgerTamperedError
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.shared_budget import QuotaBalance, SharedBudget
 from sfumato.privacy.events import Event
-from sfumato.report.certificate import new_key
-from sfumato.service.access import Person, make_token
-from sfumato.service.settings import Settings
-from sfumato.service.store import ENDED, DatasetState, JobState, NotFoundError, Store, now
-from sfumato.service.tasks import planned_event
-from sfumato.tables.schema import TableBounds
+from sfumato.privacy.filters import Cost
+from sfumato.service.access import Person
+from sfumato.service.config import OWNER, Dataset, Settings
+from sfumato.service.store import DatasetState, JobState, NotFoundError, Store, now
+
+FACTS = ("target", "person", "unit", "relation", "protected", "why", "epsilon", "delta", "kind")
 
 
-class ServiceApi:
-    """Store, ledger and settings of a service, and who sees what of them."""
+class Office:
+    """Settings, store and ledger of a service."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings.prepared()
+        self.settings = settings
         self.store = Store(settings.store_address)
         self.store.prepare()
         self.ledger = Ledger(settings.ledger_address, keep_open=True)
-        if not settings.signing_key.exists():
-            with suppress(ImportError, InvalidInputError):  # else nothing is signed
-                new_key(settings.signing_key)
 
-    def first_officer(self) -> str | None:
-        """Return a one-time code of an officer, if none of them can sign in by now."""
-        officers = [one["name"] for one in self.store.people() if one["role"] == "officer"]
-        if not officers:
-            self.store.add_person("service", "officer", "officer")
-            officers = ["officer"]
-        for token in self.store.tokens():
-            is_good = not token["revoked"] and token["expires"] > now()
-            if is_good and token["person"] in officers and token["scope"] in ("all", "session"):
-                return None
-        return make_token(
-            self.store, "service", officers[0], hours=1, scope="one time", label="start"
-        )
+    def declared(self, name: str) -> Dataset:
+        """Return a data set as it is declared now."""
+        found = self.settings.config.datasets.get(name)
+        if found is None:
+            raise NotFoundError(f"There is no data set {name!r}.")
+        return found
 
-    def sees(self, who: Person, dataset: Mapping[str, Any]) -> bool:
+    def dataset(self, name: str) -> dict[str, Any]:
+        """Return a data set as declared and stored."""
+        found = self.settings.config.datasets.get(name)
+        declared = {} if found is None else found.model_dump(include={*FACTS, "auto_approve"})
+        return {**declared, **self.store.dataset(name)}
+
+    def budget(self, dataset: Mapping[str, Any]) -> SharedBudget:
+        """Return the budget of an open data set."""
+        return SharedBudget(self.ledger, dataset["budget"])
+
+    def budgets(self) -> list[str]:
+        """List the budgets of the data sets that were opened."""
+        return sorted({one["budget"] for one in self.store.datasets() if one.get("opened")})
+
+    def has_budget(self, name: str) -> bool:
+        """Return whether the ledger has a budget of this name."""
+        try:
+            return name in self.ledger.datasets()
+        except LedgerError:  # there is none yet
+            return False
+
+    def verify(self) -> dict[str, Any]:
+        """Check every line of the ledger, all sums, every release, and the audit log."""
+        named, heads = self.budgets(), {}
+        if self.settings.witness.exists():  # what was the newest line is still in its chain
+            heads = json.loads(self.settings.witness.read_text())["heads"]
+        checked = self.ledger.verify(heads) if named or heads else None
+        paid: set[str | None] = set()
+        for name in named:
+            budget = SharedBudget(self.ledger, name)
+            budget.verify()
+            paid |= {line.note.reference for line in budget.dataset.lines()}
+        for one in self.store.releases():
+            if one["id"] not in paid:
+                raise LedgerTamperedError(
+                    f"The ledger has no charge for the release {one['id']}: it was replaced by an "
+                    "older copy. Stop releasing and restore the newest one."
+                )
+        return {
+            "time": now(),
+            "charges": 0 if checked is None else checked.charges,
+            "heads": {} if checked is None else dict(checked.heads),
+            "audit_head": self.store.verify_audit(),
+        }
+
+    def sees(self, who: Person, name: str) -> bool:
         """Return whether a person may see a data set."""
-        if who.role in ("officer", "auditor"):
+        declared = self.settings.config.datasets.get(name)
+        if who.has("officer", "auditor"):
             return True
-        is_ready = dataset["state"] in (DatasetState.OPEN, DatasetState.RETIRED)
-        return is_ready and SharedBudget(self.ledger, dataset["budget"]).is_held_by(who.name)
+        is_held = declared is not None and declared.quota(who.name) is not None
+        states = (DatasetState.OPEN, DatasetState.RETIRED)
+        return is_held and self.store.dataset(name)["state"] in states
 
     def found(self, who: Person, name: str, *, is_open: bool = False) -> dict[str, Any]:
         """Return a data set that a person may see, and ask if it is to be open."""
-        found = self.store.dataset(name)
-        if not self.sees(who, found):
+        found = self.dataset(name)
+        if not self.sees(who, name):
             raise NotFoundError(f"There is no data set {name!r}.")
         if is_open and found["state"] != DatasetState.OPEN:
             raise InvalidInputError(f"The data set {name!r} is {found['state']}, not open.")
         return found
 
-    def shown_to(self, who: Person, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def shown_to(self, who: Person, name: str) -> dict[str, Any]:
         """Return public facts and budgets of a data set, to officers also what is proposed."""
-        told = dict(dataset)
-        if who.role != "officer":
-            told = {key: value for key, value in told.items() if key not in ("path", "notes")}
-            if dataset["state"] == DatasetState.PROPOSED:
+        told = self.found(who, name)
+        if not who.has("officer"):
+            told.pop("notes", None)
+            if not told.get("opened"):
                 told |= {"bounds": None, "n_rows": None}  # read off the rows, not declared yet
-        if told.get("bounds"):
-            told["columns"] = columns_of(TableBounds.from_record(as_tuples(told["bounds"])))
-        return {**told, "holdings": self.holdings(who, dataset["budget"])}
+        return {**told, "holdings": [one.to_dict() for one in self.holdings(who, told)]}
 
-    def holdings(self, who: Person, budget: str) -> list[dict[str, Any]]:
-        """Return the total and the quotas of a budget; to an analyst, the own one."""
-        held = SharedBudget(self.ledger, budget).holdings()
-        return [
-            one.to_dict() for one in held if who.role != "analyst" or one.holder in ("", who.name)
-        ]
+    def holdings(self, who: Person, dataset: Mapping[str, Any]) -> list[QuotaBalance]:
+        """Return the total and the quotas of a budget, as far as shown; to analysts, theirs."""
+        if not dataset.get("opened"):
+            return []
+        budget, last = self.budget(dataset), self.shown_until()
+        held = budget.holdings()
+        if last is not None:  # a charge is not to be seen before its result
+            lines = [one for one in budget.dataset.lines() if one.time < last]
+            held = [replace(one, position=0, cost=Cost()).after(lines) for one in held]
+        mine = ("", who.name)
+        return [one for one in held if who.has("officer", "auditor") or one.holder in mine]
 
-    def steps(
-        self, who: Person, found: Mapping[str, Any], kind: str, epsilon: float, delta: float | None
-    ) -> tuple[float, Event, list[tuple[QuotaBalance, QuotaBalance]]]:
-        """Return delta and event of a request, and total and own quota before and after it."""
-        total, *others = SharedBudget(self.ledger, found["budget"]).holdings()
-        delta, event = planned_event(kind, epsilon, delta, total.filter)
-        before = [total, *(one for one in others if one.holder == who.name)]
-        after = [replace(one, cost=one.cost.plus(one.filter.cost([event]))) for one in before]
-        return delta, event, list(zip(before, after, strict=True))
+    def shown_until(self) -> str | None:
+        """Return the fixed time up to which charges are shown, if results are shown at such."""
+        step = self.settings.config.service.show_every
+        if not step:
+            return None
+        last = datetime.fromtimestamp(datetime.now(UTC).timestamp() // step * step, UTC)
+        return last.isoformat(timespec="microseconds")
+
+    def costs(
+        self, who: Person | str, dataset: Mapping[str, Any], events: Sequence[Event]
+    ) -> list[dict[str, Any]]:
+        """Return the total and a quota before and after what would be charged."""
+        name = who if isinstance(who, str) else who.name
+        told = []
+        for held in self.budget(dataset).holdings():
+            if held.holder not in ("", name) or (held.holder and self.settings.is_studio):
+                continue
+            cost = held.filter.cost(events)
+            after = replace(held, cost=held.cost.plus(cost))
+            fits = not held.has_ended and held.filter.admits(after.cost)
+            alone = Cost(Fraction(0)).plus(cost)
+            told.append(
+                {
+                    **after.to_dict(),
+                    "before": held.spent,
+                    "has_ended": held.has_ended,
+                    "fits": fits,
+                    "alone": held.filter.spent(alone),
+                    "share_asked": held.filter.share(alone),
+                }
+            )
+        return told
 
     def queue(
         self,
-        who: Person,
+        person: str,
         name: str,
         task: Mapping[str, Any],
         purpose: str,
@@ -103,11 +166,11 @@ class ServiceApi:
         key: str | None = None,
         **more: Any,
     ) -> dict[str, Any]:
-        """Write a job down for the workers, or for an officer first."""
+        """Write a job or a chore down for the workers."""
         record = {
             "id": secrets.token_hex(8),
             "dataset": name,
-            "person": who.name,
+            "person": person,
             "purpose": purpose,
             "epsilon": 0.0,
             "delta": 0.0,
@@ -115,28 +178,59 @@ class ServiceApi:
             "created": now(),
             **more,
         }
-        return self.store.add_job(record, state, key)
+        most = self.settings.config.service.max_jobs if state == JobState.QUEUED else None
+        return self.store.add_job(record, state, idempotency=key, max_open=most)
 
+    def sync(self) -> list[str]:
+        """Bring store and ledger to what is declared; return what cannot be."""
+        problems, config = [], self.settings.config
+        stored = {one["name"]: one for one in self.store.datasets()}
+        for name, declared in config.datasets.items():
+            if name not in stored:
+                record = {"name": name, "budget": declared.budget or name, "bounds": None}
+                self.store.add_dataset("operator", record, DatasetState.DESCRIBING)
+                self.queue("operator", name, {"kind": "describe"}, "bounds", state=JobState.ASKED)
+                continue
+            found = stored[name]
+            if found["state"] == DatasetState.RETIRED and not declared.retired:
+                problems.append(f"The data set {name!r} is retired, for good.")
+            if found["state"] == DatasetState.OPEN:
+                problems += self._set_quotas(found, declared)
+        for name, found in stored.items():
+            kept = config.datasets.get(name)
+            if found["state"] != DatasetState.RETIRED and (kept is None or kept.retired):
+                for job in self.store.jobs(dataset=name):
+                    if job["state"] in (JobState.WAITING, JobState.QUEUED):
+                        self.store.cancel_job("operator", job["id"], "The data set is retired.")
+                self.store.change_dataset(
+                    "operator", name, {}, action="retire", state=DatasetState.RETIRED
+                )
+        return problems
 
-def office_of(request: Request) -> ServiceApi:
-    """Return the office that the app was made with."""
-    office: ServiceApi = request.app.state.office
-    return office
-
-
-def shown(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job as it may be seen by now: an end is shown at its fixed time."""
-    if job["state"] in ENDED and job.get("shown", "") > now():
-        hidden = ("reason", "changed", "shown", "values")
-        return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
-    return dict(job)
-
-
-def columns_of(bounds: TableBounds) -> list[str]:
-    """List what an officer confirms: columns, IDs of persons, target."""
-    names = [column.name for column in bounds.columns]
-    extra = [bounds.person, None if bounds.target is None else bounds.target.name]
-    return [*names, *(name for name in extra if name is not None)]
+    def _set_quotas(self, found: Mapping[str, Any], declared: Dataset) -> list[str]:
+        """Set quotas as declared; a total is never changed."""
+        budget = self.budget(found)
+        total, *others = budget.holdings()
+        given = found.get("epsilon", declared.epsilon), found.get("delta", declared.delta)
+        if found["budget"] == found["name"] and given != (
+            total.filter.epsilon,
+            total.filter.delta,
+        ):
+            return [
+                f"The total of {found['name']!r} is epsilon {total.filter.epsilon:g}, delta "
+                f"{total.filter.delta:g} for good; 'service.toml' says something else."
+            ]
+        known = {one.holder: (one.filter.epsilon, one.until) for one in others}
+        people = [OWNER] if self.settings.is_studio else list(declared.quotas)
+        for person in people:
+            quota = declared.quota(person)
+            limit = total.filter.epsilon if quota is None else quota.epsilon
+            until = None if quota is None or quota.until is None else quota.until.isoformat()
+            if known.get(person) != (limit, until):
+                budget.set_quota(person, epsilon=limit, until=until)
+                detail = {"person": person, "epsilon": limit, "until": until}
+                self.store.note("operator", "set quota", found["name"], detail)
+        return []
 
 
 def as_tuples(value: Any) -> Any:

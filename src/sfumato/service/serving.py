@@ -1,26 +1,29 @@
 """The processes of a service: the web process, the workers, and one that keeps both alive.
 
-The keeper imports everything once and forks its parts, so that a part that has ended is back in a
-moment.
+The keeper checks everything that can be wrong at a start, binds the port, imports everything once
+and forks its parts, so that a part that has ended is back in a moment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import logging
 import os
 import signal
+import socket
+import ssl
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sfumato.service.office import ServiceApi
-from sfumato.service.settings import Settings, forbid_reading
-from sfumato.service.web import create_app
+from sfumato.exceptions import InvalidInputError
+from sfumato.service.config import Settings
+from sfumato.service.office import Office
+from sfumato.service.web import JsonLines, create_app, forbid_reading
 from sfumato.service.workers import Workers, end_with_parent
 
 PARTS = ("web", "workers")
@@ -28,31 +31,89 @@ PAUSE = 0.1
 SWITCH = 0.0005  # seconds: an answer of a millisecond is not to wait for ten threads' turns
 M_ARENA_MAX = -8  # of malloc.h
 PATIENCE = 10.0  # seconds for a part to end
+MAX_ENDS = 5  # of one part in a minute, before the keeper gives up
+HEADER_SECONDS, MAX_CONNECTIONS = 15.0, 1000
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+log = logging.getLogger("sfumato.service")
 
 
-def first_link(settings: Settings, address: str) -> str | None:
-    """Return the one-time link of a first start, or None where people are known."""
-    code = ServiceApi(settings).first_officer()
-    return None if code is None else f"{address}/sign-in#{code}"
-
-
-def serve_parts(settings: Settings, options: dict[str, Any], parts: Sequence[str] = PARTS) -> None:
+def serve_parts(
+    settings: Settings,
+    parts: Sequence[str] = PARTS,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    ready: Callable[[str], None],
+) -> None:
     """Run the parts of a service, and start one again that has ended, until a signal comes."""
     import uvicorn  # noqa: F401 - before the fork
 
-    if "web" in parts:  # made once: a child that is forked again answers in a moment
-        options = {**options, "app": create_app(settings)}
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    service = settings.config.service
+    host, port = host or service.host, service.port if port is None else port
+    office = Office(settings)
+    office.verify()  # a ledger that has lost charges is not served
+    settings.key_for("web")
+    problems = office.sync()
+    office.store.close()
+    if problems:
+        raise InvalidInputError(" ".join(problems))
+    bound, app = None, None
+    if "web" in parts:
+        bound, app = _bound(settings, host, port), create_app(settings)
+        scheme = "https" if service.certificate else "http"
+        ready(f"{scheme}://{host}:{bound.getsockname()[1]}")
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ends.append(1))
-    running = {part: _forked(part, settings, options) for part in parts}
+    running = {part: _forked(part, settings, app, bound) for part in parts}
+    failures: list[float] = []
     while not ends:
         time.sleep(PAUSE)
         for part, process in running.items():
-            if os.waitpid(process, os.WNOHANG)[0] and not ends:
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended and not ends:
+                code = os.waitstatus_to_exitcode(status)
+                log.error("the part %s ended with status %s and is started again", part, code)
+                failures = [one for one in failures if time.monotonic() - one < 60]
+                failures.append(time.monotonic())
+                if code > 0 and len(failures) > MAX_ENDS:
+                    _ended(each for each in running.values() if each != process)
+                    raise InvalidInputError(f"The part {part!r} ends again and again: see the log.")
                 time.sleep(PAUSE)
-                running[part] = _forked(part, settings, options)
+                running[part] = _forked(part, settings, app, bound)
     _ended(running.values())
+
+
+def _bound(settings: Settings, host: str, port: int) -> socket.socket:
+    """Check the address and the certificate, and take the port before anything is promised."""
+    service = settings.config.service
+    if host not in LOOPBACK and not settings.is_secure:
+        raise InvalidInputError(
+            f"'{host}' can be reached by others, who would send tokens in the clear: state "
+            "'certificate' and 'key', or 'behind_proxy = true' for a proxy that handles HTTPS."
+        )
+    if service.certificate and service.key:
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(
+                settings.folder / service.certificate, settings.folder / service.key
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidInputError(f"The certificate or its key is unusable: {error}.") from None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(1024)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
+    bound.set_inheritable(True)
+    return bound
 
 
 def _ended(processes: Any) -> None:
@@ -74,9 +135,7 @@ def _ended(processes: Any) -> None:
         time.sleep(PAUSE if left else 0)
 
 
-def _forked(part: str, settings: Settings, options: dict[str, Any]) -> int:
-    import uvicorn
-
+def _forked(part: str, settings: Settings, app: Any, bound: socket.socket | None) -> int:
     parent = os.getpid()
     with warnings.catch_warnings():  # this process has one thread of Python's own
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -89,28 +148,50 @@ def _forked(part: str, settings: Settings, options: dict[str, Any]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         end_with_parent(parent)
-        logging.basicConfig(format="%(asctime)s %(name)s %(message)s", level=logging.INFO)
-        logging.getLogger("httpx").setLevel(logging.WARNING)
         if part == "workers":
             Workers(settings).run()
-        else:
-            sys.setswitchinterval(SWITCH)
-            with contextlib.suppress(OSError, AttributeError):  # of glibc
-                # Threads take memory from two places: each would keep the most it ever needed.
-                ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
-            forbid_reading(Path(settings.data))
-            uvicorn.run(
-                options["app"],
-                host=options["host"],
-                port=options["port"],
-                ssl_certfile=options.get("certificate"),
-                ssl_keyfile=options.get("key"),
-                access_log=False,  # paths name data sets and people
-                server_header=False,
-                log_level="warning",
-                timeout_keep_alive=10,
-                limit_concurrency=200,
-            )
+        elif bound is not None:
+            _answer(settings, app, bound)
         code = 0
+    except BaseException:
+        log.exception("the part %s failed", part)
     finally:
         os._exit(code)
+
+
+def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:
+    """Run the web process."""
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Patient(H11Protocol):
+        """A connection that is closed if no request comes; half-open ones take no place."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close_if_idle)
+
+        def _close_if_idle(self) -> None:
+            if self.cycle is None:
+                self.transport.close()
+
+    sys.setswitchinterval(SWITCH)
+    with contextlib.suppress(OSError, AttributeError):  # of glibc
+        # Threads take memory from two places: each would keep the most it ever needed.
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
+    service = settings.config.service
+    forbid_reading([settings.source(one)[1] for one in settings.config.datasets.values()])
+    uvicorn.run(
+        app,
+        fd=bound.fileno(),
+        http=Patient,
+        ssl_certfile=service.certificate and str(settings.folder / service.certificate),
+        ssl_keyfile=service.key and str(settings.folder / service.key),
+        proxy_headers=service.behind_proxy,
+        access_log=False,  # paths name data sets and people
+        server_header=False,
+        log_config=None,
+        log_level="warning",
+        timeout_keep_alive=10,
+        limit_concurrency=MAX_CONNECTIONS,
+    )

@@ -1,4 +1,4 @@
-"""People, tokens, data sets, jobs, releases and the audit log, in one database.
+"""Tokens, data sets, jobs, releases and the audit log, in one database.
 
 Rows are JSON documents with the few fields beside them that are searched by. Every change is a
 transaction of `sfumato.core.databases`, and writes its line of the audit log in the same one.
@@ -25,12 +25,16 @@ class NotFoundError(InvalidInputError):
     """There is no such thing, or the person who asks may not see it."""
 
 
+class BusyError(SfumatoError):
+    """The person has too many requests that are not done."""
+
+
 class DatasetState(StrEnum):
     """What can be done with a data set."""
 
     DESCRIBING = "describing"  # a worker reads it, to propose bounds
     UNREADABLE = "unreadable"  # it could not be read
-    PROPOSED = "proposed"  # an officer confirms its bounds, column by column
+    PROPOSED = "proposed"  # an officer confirms its bounds
     OPEN = "open"  # analysts may ask
     RETIRED = "retired"  # no more releases; the ledger stays
 
@@ -40,6 +44,7 @@ class JobState(StrEnum):
 
     WAITING = "waiting"  # for an officer
     QUEUED = "queued"  # for a worker
+    ASKED = "asked"  # a chore: to propose bounds, to price a request; no release comes of it
     RUNNING = "running"
     RELEASED = "released"
     DECLINED = "declined"  # by an officer; nothing was charged
@@ -62,17 +67,19 @@ ENDED = frozenset(
 
 _DATASET_STEPS = {
     DatasetState.DESCRIBING: {DatasetState.PROPOSED, DatasetState.UNREADABLE, DatasetState.RETIRED},
-    DatasetState.UNREADABLE: {DatasetState.RETIRED},
-    DatasetState.PROPOSED: {DatasetState.OPEN, DatasetState.RETIRED},
+    DatasetState.UNREADABLE: {DatasetState.DESCRIBING, DatasetState.RETIRED},
+    DatasetState.PROPOSED: {*DatasetState} - {DatasetState.UNREADABLE},
     DatasetState.OPEN: {DatasetState.RETIRED},
     DatasetState.RETIRED: set(),
 }
 _JOB_STEPS = {
     JobState.WAITING: {JobState.QUEUED, JobState.DECLINED, JobState.CANCELLED},
     JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED},
+    JobState.ASKED: {JobState.RUNNING, JobState.CANCELLED},
     JobState.RUNNING: {
         *(JobState.RELEASED, JobState.REFUSED, JobState.FAILED, JobState.LOST),
-        *(JobState.CANCELLED, JobState.QUEUED),  # back only where nothing was charged
+        # To an officer after the rehearsal; back only where nothing was charged.
+        *(JobState.WAITING, JobState.CANCELLED, JobState.QUEUED),
     },
 }
 
@@ -85,15 +92,14 @@ WORDS = ErrorTexts(
     error=ServiceError,
     uncertain=ServiceError,
 )
-FORMAT = 1
+FORMAT = 2
 GENESIS = sha256(b"sfumato service audit 1").hexdigest()
+_TOKENS = """CREATE TABLE service_tokens (
+        id TEXT NOT NULL PRIMARY KEY, person TEXT NOT NULL, digest TEXT NOT NULL,
+        scope TEXT NOT NULL, expires TEXT NOT NULL, revoked INTEGER NOT NULL)"""
 _TABLES = (
     "CREATE TABLE service_about (format INTEGER NOT NULL)",
-    """CREATE TABLE service_people (
-        name TEXT NOT NULL PRIMARY KEY, role TEXT NOT NULL, record TEXT NOT NULL)""",
-    """CREATE TABLE service_tokens (
-        id TEXT NOT NULL PRIMARY KEY, person TEXT NOT NULL, digest TEXT NOT NULL,
-        expires TEXT NOT NULL, revoked INTEGER NOT NULL, record TEXT NOT NULL)""",
+    _TOKENS,
     """CREATE TABLE service_datasets (
         name TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, budget TEXT NOT NULL,
         record TEXT NOT NULL)""",
@@ -138,6 +144,15 @@ class Store:
             (found,) = store.run("SELECT format FROM service_about")[0]
             if found > FORMAT:
                 raise ServiceError("The store was written by a newer Sfumato; upgrade to use it.")
+            if found == 1:  # people are declared since, and tokens are made anew
+                for statement in (
+                    "DROP TABLE service_people",
+                    "DROP TABLE service_tokens",
+                    _TOKENS,
+                ):
+                    store.run(statement)
+                store.run("UPDATE service_about SET format = ?", (FORMAT,))
+                _note(store, "operator", "upgrade", "store", {"format": FORMAT})
 
         self._database.write(make, create=True)
 
@@ -145,77 +160,44 @@ class Store:
         """Close the connection; the next transaction opens another."""
         self._database.close()
 
-    # People and tokens ------------------------------------------------------------------------
+    # Tokens -----------------------------------------------------------------------------------
 
-    def people(self) -> list[dict[str, Any]]:
-        """List all people."""
-        rows = self._read("SELECT name, role, record FROM service_people ORDER BY name")
-        return [{"name": name, "role": role, **json.loads(text)} for name, role, text in rows]
-
-    def person(self, name: str) -> dict[str, Any]:
-        """Return one person."""
-        rows = self._read("SELECT name, role, record FROM service_people WHERE name = ?", name)
-        if not rows:
-            raise NotFoundError(f"There is no person {name!r}.")
-        return {"name": rows[0][0], "role": rows[0][1], **json.loads(rows[0][2])}
-
-    def add_person(self, by: str, name: str, role: str) -> None:
-        """Add a person."""
-
-        def add(store: Transaction) -> None:
-            if store.run("SELECT 1 FROM service_people WHERE name = ?", (name,)):
-                raise InvalidInputError(f"There is a person {name!r} already.")
-            store.run(
-                "INSERT INTO service_people (name, role, record) VALUES (?, ?, ?)",
-                (name, role, _text({"created": now()})),
-            )
-            _note(store, by, "add person", name, {"role": role})
-
-        self._database.write(add)
-
-    def add_token(self, by: str, token: Mapping[str, Any]) -> None:
+    def add_token(self, token: Mapping[str, Any]) -> None:
         """Keep the digest of a token, and what it is good for."""
 
         def add(store: Transaction) -> None:
-            record = {"scope": token["scope"], "label": token["label"], "created": now()}
+            names = ("id", "person", "digest", "scope", "expires")
             store.run(
-                "INSERT INTO service_tokens (id, person, digest, expires, revoked, record) "
-                "VALUES (?, ?, ?, ?, 0, ?)",
-                (*(token[k] for k in ("id", "person", "digest", "expires")), _text(record)),
+                "INSERT INTO service_tokens (id, person, digest, scope, expires, revoked) "
+                "VALUES (?, ?, ?, ?, ?, 0)",
+                tuple(token[name] for name in names),
             )
             detail = {"scope": token["scope"], "expires": token["expires"]}
-            _note(store, by, "make token", f"{token['person']}/{token['id']}", detail)
+            _note(store, "operator", "make token", f"{token['person']}/{token['id']}", detail)
 
         self._database.write(add)
 
     def token(self, identity: str) -> dict[str, Any] | None:
-        """Return a token by its public part, with the role of its person."""
-        rows = self._read(
-            "SELECT t.id, t.person, t.digest, t.expires, t.revoked, t.record, p.role "
-            "FROM service_tokens t JOIN service_people p ON p.name = t.person WHERE t.id = ?",
-            identity,
-        )
-        if not rows:
-            return None
-        names = ("id", "person", "digest", "expires", "revoked")
-        found = dict(zip(names, rows[0][:5], strict=True))
-        return {**found, **json.loads(rows[0][5]), "role": rows[0][6]}
+        """Return a token by its public part."""
+        return next((one for one in self._tokens("WHERE id = ?", identity)), None)
 
-    def tokens(self, person: str | None = None) -> list[dict[str, Any]]:
-        """List tokens, without their digests."""
-        rows = self._read("SELECT id, person, expires, revoked, record FROM service_tokens")
-        found = [
-            {"id": i, "person": p, "expires": e, "revoked": bool(r), **json.loads(text)}
-            for i, p, e, r, text in rows
-        ]
-        return [one for one in found if person in (None, one["person"])]
+    def tokens(self) -> list[dict[str, Any]]:
+        """List tokens."""
+        return self._tokens("ORDER BY person, expires")
 
-    def revoke_token(self, by: str, identity: str) -> None:
-        """End a token."""
+    def _tokens(self, which: str, *values: Any) -> list[dict[str, Any]]:
+        names = ("id", "person", "digest", "scope", "expires", "revoked")
+        rows = self._read(f"SELECT {', '.join(names)} FROM service_tokens {which}", *values)  # noqa: S608
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def revoke_token(self, identity: str) -> None:
+        """End a token, and every session that names it."""
 
         def end(store: Transaction) -> None:
+            if not store.run("SELECT 1 FROM service_tokens WHERE id = ?", (identity,)):
+                raise NotFoundError(f"There is no token {identity!r}.")
             store.run("UPDATE service_tokens SET revoked = 1 WHERE id = ?", (identity,))
-            _note(store, by, "revoke token", identity, {})
+            _note(store, "operator", "revoke token", identity, {})
 
         self._database.write(end)
 
@@ -281,30 +263,51 @@ class Store:
     # Jobs -------------------------------------------------------------------------------------
 
     def add_job(
-        self, record: Mapping[str, Any], state: str, idempotency: str | None
+        self,
+        record: Mapping[str, Any],
+        state: JobState = JobState.QUEUED,
+        *,
+        idempotency: str | None = None,
+        max_open: int | None = None,
     ) -> dict[str, Any]:
-        """Write a job down, or return the one that was submitted with the same key."""
+        """Queue a job, or return the one that was submitted with the same key."""
 
         def add(store: Transaction) -> dict[str, Any]:
             if store.is_server:
                 store.run("SELECT pg_advisory_xact_lock(7315824)")
-            found = _repeated(store, idempotency, record.get("digest"))
-            if found is not None:
+            rows = (
+                []
+                if idempotency is None
+                else store.run(f"{_JOBS} WHERE idempotency = ?", (idempotency,))
+            )
+            if rows:
+                found = _job(rows[0])
+                if found["digest"] != record["digest"]:
+                    raise InvalidInputError(
+                        "The Idempotency-Key belongs to another request. Take a new one."
+                    )
                 return found
-            row = (record["id"], record["dataset"], record["person"], state, record["created"])
+            person = record["person"]
+            if max_open is not None:
+                asked = (
+                    "SELECT count(*) FROM service_jobs WHERE person = ? "
+                    "AND state IN ('waiting', 'queued', 'running')"
+                )
+                if store.run(asked, (person,))[0][0] >= max_open:
+                    raise BusyError(
+                        f"You have {max_open} requests that are not done. Wait, or cancel one."
+                    )
+            row = (record["id"], record["dataset"], person, state.value)
             store.run(
                 "INSERT INTO service_jobs (id, dataset, person, state, created, idempotency, "
                 "record) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*row, idempotency, _text(record)),
+                (*row, record["created"], idempotency, _text(record)),
             )
-            _note(store, record["person"], "submit", record["id"], {"state": state})
-            return {**record, "state": state}
+            if record["task"]["kind"] != "plan":
+                _note(store, person, "submit", record["id"], {"kind": record["task"]["kind"]})
+            return {**record, "state": state.value}
 
         return self._database.write(add)
-
-    def repeated_job(self, idempotency: str, digest: str) -> dict[str, Any] | None:
-        """Return the job that was submitted with this key, if there is one."""
-        return self._database.read(lambda store: _repeated(store, idempotency, digest))
 
     def job(self, identity: str) -> dict[str, Any]:
         """Return one job."""
@@ -316,30 +319,42 @@ class Store:
     def jobs(
         self, *, person: str | None = None, dataset: str | None = None, state: str | None = None
     ) -> list[dict[str, Any]]:
-        """List jobs, the newest first."""
+        """List jobs, the newest first: all of a state, or the newest thousand."""
         asked = {"person": person, "dataset": dataset, "state": state}
         chosen = {name: value for name, value in asked.items() if value is not None}
         where = " AND ".join(f"{name} = ?" for name in chosen)
-        order = "ORDER BY created DESC LIMIT 1000"
+        order = f"ORDER BY created DESC{'' if state else ' LIMIT 1000'}"
         rows = self._read(f"{_JOBS} {'WHERE ' + where if where else ''} {order}", *chosen.values())
         return [_job(row) for row in rows]
 
-    def claim_job(self) -> dict[str, Any] | None:
-        """Take the oldest queued job, for one worker."""
+    def counts(self) -> tuple[dict[str, int], str | None]:
+        """Return the number of jobs in each state, and since when the oldest one is queued."""
+        rows = self._read("SELECT state, count(*) FROM service_jobs GROUP BY state")
+        oldest = self._read("SELECT min(created) FROM service_jobs WHERE state = 'queued'")
+        return dict(rows), oldest[0][0]
+
+    def claim_job(self, state: str = JobState.QUEUED) -> dict[str, Any] | None:
+        """Take the oldest job of the person who has the fewest running, for one worker."""
 
         def claim(store: Transaction) -> dict[str, Any] | None:
-            lock = " FOR UPDATE SKIP LOCKED" if store.is_server else ""
+            if store.is_server:  # one at a time: shares are counted and then changed
+                store.run("SELECT pg_advisory_xact_lock(7315826)")
             rows = store.run(
-                f"{_JOBS} WHERE state = ? ORDER BY created LIMIT 1{lock}", (JobState.QUEUED,)
+                "SELECT id FROM service_jobs j WHERE state = ? ORDER BY (SELECT count(*) FROM "
+                "service_jobs r WHERE r.person = j.person AND r.state = 'running'), created "
+                "LIMIT 1",
+                (str(state),),
             )
             if not rows:
                 return None
-            job = _job(rows[0])
-            changed = {**job, "started": now()}
-            self._set_job(store, changed, JobState.RUNNING)
-            return {**changed, "state": JobState.RUNNING.value}
+            lock = " FOR UPDATE" if store.is_server else ""
+            job = _job(store.run(f"{_JOBS} WHERE id = ?{lock}", rows[0])[0])
+            if job["state"] != state:  # cancelled at this moment
+                return None
+            _set_job(store, {**job, "started": now()}, JobState.RUNNING)
+            return {**job, "started": now(), "state": JobState.RUNNING.value}
 
-        has_some = self._read("SELECT 1 FROM service_jobs WHERE state = ? LIMIT 1", "queued")
+        has_some = self._read("SELECT 1 FROM service_jobs WHERE state = ? LIMIT 1", str(state))
         return self._database.write(claim) if has_some else None
 
     def move_job(
@@ -355,47 +370,66 @@ class Store:
         """Take a job one step, with the release that it has made."""
 
         def move(store: Transaction) -> dict[str, Any]:
-            lock = " FOR UPDATE" if store.is_server else ""
-            rows = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
-            if not rows:
-                raise NotFoundError(f"There is no job {identity!r}.")
-            job = _job(rows[0])
+            job = _locked_job(store, identity)
             _require_step(_JOB_STEPS, "job", job["state"], state)
             job = {**job, **changes, "reason": reason, "changed": now()}
-            self._set_job(store, job, state)
+            _set_job(store, job, state)
             if release is not None:
                 store.run(
                     "INSERT INTO service_releases (id, dataset, person, shown, record) "
                     "VALUES (?, ?, ?, ?, ?)",
                     (identity, job["dataset"], job["person"], release["shown"], _text(release)),
                 )
-            _note(store, by, f"job {state}", identity, {"reason": reason} if reason else {})
+            if job["task"]["kind"] != "plan":
+                _note(store, by, f"job {state}", identity, {"reason": reason} if reason else {})
             return {**job, "state": state}
 
         return self._database.write(move)
 
-    def cancel_job(self, by: str, identity: str) -> dict[str, Any]:
+    def set_phase(self, identity: str, phase: str, **changes: Any) -> None:
+        """Note how far a running job is, and what it will cost."""
+
+        def note(store: Transaction) -> None:
+            job = {**_locked_job(store, identity), "phase": phase, **changes}
+            _set_job(store, job, job["state"])
+
+        self._database.write(note)
+
+    def cancel_job(self, by: str, identity: str, reason: str = "") -> dict[str, Any]:
         """End a job that no worker has yet, or mark a running one for the workers to end."""
 
         def cancel(store: Transaction) -> dict[str, Any]:
-            lock = " FOR UPDATE" if store.is_server else ""  # a worker may end it at this moment
-            (row,) = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
-            job = {**_job(row), "cancel": True}
+            job = {**_locked_job(store, identity), "cancel": True, "reason": reason}
             if job["state"] != JobState.RUNNING:
                 _require_step(_JOB_STEPS, "job", job["state"], JobState.CANCELLED)
                 job |= {"state": JobState.CANCELLED.value, "changed": now()}
-            self._set_job(store, job, job["state"])
+            _set_job(store, job, job["state"])
             _note(store, by, "cancel", identity, {})
             return job
 
         return self._database.write(cancel)
 
-    def _set_job(self, store: Transaction, job: Mapping[str, Any], state: str) -> None:
-        record = {name: value for name, value in job.items() if name != "state"}
-        store.run(
-            "UPDATE service_jobs SET state = ?, record = ? WHERE id = ?",
-            (str(state), _text(record), job["id"]),
-        )
+    def delete_before(self, moment: str) -> list[str]:
+        """Delete releases and ended jobs that are older; the ledger and the audit log stay."""
+
+        def delete(store: Transaction) -> list[str]:
+            rows = store.run("SELECT id FROM service_releases WHERE shown < ?", (moment,))
+            store.run("DELETE FROM service_releases WHERE shown < ?", (moment,))
+            store.run(
+                "DELETE FROM service_jobs WHERE created < ? "
+                "AND state NOT IN ('waiting', 'queued', 'running')",
+                (moment,),
+            )
+            for (identity,) in rows:
+                _note(store, "worker", "delete release", identity, {"before": moment})
+            return [identity for (identity,) in rows]
+
+        return self._database.write(delete)
+
+    def forget_plan(self, identity: str) -> None:
+        """Delete a preview, which is nobody's request."""
+        asked = "DELETE FROM service_jobs WHERE id = ?"
+        self._database.write(lambda store: store.run(asked, (identity,)))
 
     # Releases and the audit log -----------------------------------------------------------------
 
@@ -463,12 +497,21 @@ def _require_step(steps: Mapping[Any, set[Any]], what: str, before: str, after: 
         raise InvalidInputError(f"A {what} that is {before} cannot become {after}.")
 
 
-def _repeated(store: Transaction, key: str | None, digest: str | None) -> dict[str, Any] | None:
-    rows = [] if key is None else store.run(f"{_JOBS} WHERE idempotency = ?", (key,))
-    found = _job(rows[0]) if rows else None
-    if found is not None and found.get("digest", digest) != digest:
-        raise InvalidInputError("The Idempotency-Key belongs to another request. Take a new one.")
-    return found
+def _locked_job(store: Transaction, identity: str) -> dict[str, Any]:
+    """Return a job that nobody else changes until the transaction ends."""
+    lock = " FOR UPDATE" if store.is_server else ""
+    rows = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
+    if not rows:
+        raise NotFoundError(f"There is no job {identity!r}.")
+    return _job(rows[0])
+
+
+def _set_job(store: Transaction, job: Mapping[str, Any], state: str) -> None:
+    record = {name: value for name, value in job.items() if name != "state"}
+    store.run(
+        "UPDATE service_jobs SET state = ?, record = ? WHERE id = ?",
+        (str(state), _text(record), job["id"]),
+    )
 
 
 def _note(

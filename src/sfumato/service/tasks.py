@@ -1,14 +1,16 @@
 """What may be asked of a data set, and how a worker makes it.
 
 Estimators arrive as names and JSON parameters; both are checked against lists here. A task is
-rehearsed on dummy rows first: what is wrong with it is found, and told in full, before a row is
-read.
+rehearsed on few dummy rows first: what is wrong with it is found, and told in full, before a row
+is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,11 +30,9 @@ from sfumato.cli.jobs.publishing import FUNCTIONS, grid_table, release_table
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.receipt import Receipt
 from sfumato.models.saving import save
-from sfumato.privacy.events import Event, GaussianEvent, PureEvent, SelectionEvent
-from sfumato.privacy.filters import PrivacyFilter
-from sfumato.privacy.gaussian import epsilon_from_mu, mu_from_budget
-from sfumato.privacy.renyi import selection_mu, with_max_runs
-from sfumato.report.certificate import CertificateError, certificate_of, signed, written
+from sfumato.privacy.events import Event
+from sfumato.report.certificate import certificate_of, signed, written
+from sfumato.service.charts import charts_of
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
@@ -57,8 +57,8 @@ SEARCHED_RUNS = 5.0  # on average; all that are allowed are made, so that nobody
 SCORE_SHARE = 0.1  # of a run, for its score
 MIN_DELTA = 1e-11
 MAX_TRIED = 200  # settings of a search, each planned before the charge
-MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH = 1000, 4, 200
-REHEARSED_ROWS = 500
+MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH, MAX_COUNT = 1000, 4, 200, 100_000
+REHEARSED_ROWS = 200
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 
 
@@ -102,26 +102,11 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def planned_event(
-    kind: str, epsilon: float, delta: float | None, total: PrivacyFilter
-) -> tuple[float, Event]:
-    """Return the delta of a request, and what it will release, as far as it is known before."""
-    if delta is None:
-        delta = total.delta
-        if kind == "search" and delta:
-            delta = max(MIN_DELTA, delta * min(0.01, math.exp(-total.epsilon)))
-    if kind == "search":
-        law = SelectionEvent(((GaussianEvent(1.0),),), "poisson", SEARCHED_RUNS)
-        law = with_max_runs(law, delta or MIN_DELTA, epsilon)
-        mu = selection_mu(law, epsilon, delta or MIN_DELTA)
-        return delta, replace(law, options=((GaussianEvent(1 / mu),),))
-    return delta, GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
-
-
-def epsilon_of_a_run(search: Any, delta: float) -> float:
-    """Return the epsilon that one run of a search has for its model, at the same delta."""
-    (run,) = search.options[0]
-    return epsilon_from_mu(math.sqrt(1 - SCORE_SHARE) / run.noise_multiplier, delta or MIN_DELTA)
+def default_delta(kind: str, epsilon: float, delta: float) -> float:
+    """Return the delta of a request that states none: that of the budget, less for a search."""
+    if kind != "search" or not delta:
+        return delta
+    return max(MIN_DELTA, delta * min(0.01, math.exp(-epsilon)))
 
 
 def settings_of(estimator: str) -> set[str]:
@@ -137,49 +122,56 @@ def _check_value(name: str, value: Any, depth: int) -> None:
             _check_value(name, part, depth + 1)
         return
     is_text = isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
-    is_number = isinstance(value, int | float) and abs(value) <= 1e12
-    if not (value is None or is_text or is_number):
+    # Whole numbers are counts: of steps, features, rows. Each of them is work that nobody pays.
+    is_count = isinstance(value, int) and abs(value) <= MAX_COUNT
+    is_number = isinstance(value, float) and math.isfinite(value) and abs(value) <= 1e12
+    if not (value is None or is_text or is_count or is_number):
         raise InvalidInputError(
-            f"The value of {name!r} is too large, too deep or of no known kind."
+            f"The value of {name!r} is too large, too deep or of no known kind: whole numbers go "
+            f"up to {MAX_COUNT}, texts to {MAX_TEXT_LENGTH} characters."
         )
 
 
-class _WouldChargeError(Exception):
+class _ChargedError(Exception):
     """Ends a rehearsal at the moment at which it would pay."""
 
 
 class _Rehearsal:
-    """Stands for the ledger in a rehearsal: notes what would be charged, and ends it."""
+    """Stands for the ledger in a rehearsal: notes what would be charged."""
 
-    def __init__(self) -> None:
+    def __init__(self, to_the_end: bool) -> None:
         self.events: tuple[Event, ...] = ()
+        self._to_the_end = to_the_end
 
-    def charge(self, *events: Event, **words: Any) -> Receipt:  # noqa: ARG002 - the ledger's
+    def charge(
+        self, *events: Event, unit: str | None = None, relation: str | None = None
+    ) -> Receipt:
         self.events = events
-        raise _WouldChargeError
+        if not self._to_the_end:
+            raise _ChargedError
+        return Receipt(events, unit=unit, relation=relation)
 
 
-def rehearsed(
-    dataset: Mapping[str, Any], job: Mapping[str, Any], folder: Path
+def rehearse(
+    dataset: Mapping[str, Any], job: Mapping[str, Any], *, to_the_end: bool = True
 ) -> tuple[Event, ...]:
-    """Run a task on dummy rows to its end, and return the events that it would pay for.
+    """Run a task on few dummy rows, and return the events that it would pay for.
 
     What would fail after the charge fails here, where nothing is charged.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
-    number = dataset.get("n_rows") or REHEARSED_ROWS
-    path = folder / "dummy.parquet"
-    write_table(dummy_table(bounds, min(number, REHEARSED_ROWS)), path)
-    payer, made = _Rehearsal(), folder / "dummy.sfumato"
-    try:
-        _made(TableFile(path), bounds, dataset, job, payer)
-    except _WouldChargeError:
-        save(_made(TableFile(path), bounds, dataset, job, None)[0], made)
-        return payer.events
-    finally:
-        path.unlink(missing_ok=True)
-        made.unlink(missing_ok=True)
-    raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
+    payer = _Rehearsal(to_the_end)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "dummy.parquet"
+        write_table(dummy_table(bounds, REHEARSED_ROWS), path)
+        try:
+            model, _ = _made(TableFile(path), bounds, dataset, job, payer)
+            save(model, Path(folder) / "dummy.sfumato")
+        except _ChargedError:
+            pass
+    if not payer.events:
+        raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
+    return payer.events
 
 
 def make_release(
@@ -195,26 +187,30 @@ def make_release(
     model, made = _made(table, bounds, dataset, job, payer)
     files = {"model.sfumato": "the model"}
     save(model, folder / "model.sfumato")
+    record = {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict()}
     if made is not None:
         named = {"fabricate": ("table", "fabricated rows")}
         name, what = named.get(job["task"]["kind"], ("grid", "its values on a grid"))
-        record = {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict()}
         for ending in ("parquet", "csv"):
             write_table(made, folder / f"{name}.{ending}", record)
             files[f"{name}.{ending}"] = what
     if hasattr(model, "explain"):
         (folder / "explanation.json").write_text(json.dumps(model.explain().to_dict(), indent=1))
         files["explanation.json"] = "what it says of each column, with bands"
-    (folder / "guarantee.json").write_text(json.dumps(model.guarantee_.to_dict(), indent=1))
+    (folder / "charts.json").write_text(json.dumps(charts_of(model, made, bounds)))
+    (folder / "guarantee.json").write_text(json.dumps(record["guarantee"], indent=1))
     files["guarantee.json"] = "the guarantee"
-    certificate = _certificate(folder / "model.sfumato", job, payer, signing_key)
-    if certificate is not None:
-        (folder / "certificate.json").write_text(certificate)
-        files["certificate.json"] = "the signed certificate"
-    told = {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict(), "files": files}
-    if job["task"]["kind"] == "search":  # which one has won is what was paid for
+    if signing_key is not None:
+        with contextlib.suppress(SfumatoError, OSError):  # the charge was made: release without it
+            words = {"purpose": job["purpose"], "by": job["person"]}
+            content = certificate_of(folder / "model.sfumato", budget=payer.budget.dataset, **words)
+            (folder / "certificate.json").write_text(written(signed(content, signing_key)))
+            files["certificate.json"] = "the signed certificate"
+    told = {**record, "files": files}
+    if job["task"]["kind"] == "search":  # which one has won is what was paid for, and its score
         found = model.get_params(deep=False)
         told["chosen"] = {name: found[name] for name in job["task"]["grid"]}
+        told["score"] = model.best_score_
     return told
 
 
@@ -265,22 +261,8 @@ def _made(
             ledger=payer,
         )
         found = search.fit(rows, bounds.target_of(rows)).best_estimator_
-        found.guarantee_ = search.guarantee_
+        found.guarantee_, found.best_score_ = search.guarantee_, float(search.best_score_)
         return found, None
-
-
-def _certificate(
-    file: Path, job: Mapping[str, Any], payer: Any, signing_key: Path | None
-) -> str | None:
-    if signing_key is None or not signing_key.exists():
-        return None
-    try:
-        content = certificate_of(
-            file, budget=payer.budget.dataset, purpose=job["purpose"], by=job["person"]
-        )
-        return written(signed(content, signing_key))
-    except (CertificateError, SfumatoError, OSError):  # the charge was made: release without it
-        return None
 
 
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import json
 import logging
+import os
+import secrets
+import shutil
+import sys
+import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -19,31 +32,24 @@ from sfumato.exceptions import (
     SfumatoError,
     UnsupportedEventError,
 )
-from sfumato.service import api
+from sfumato.service import routes
 from sfumato.service.access import ForbiddenError, Limiter, UnknownPersonError
-from sfumato.service.office import ServiceApi
-from sfumato.service.settings import Settings
-from sfumato.service.store import NotFoundError
-from sfumato.service.studio import pages
-from sfumato.service.studio.sessions import page, told
+from sfumato.service.config import Settings
+from sfumato.service.office import Office
+from sfumato.service.pages import page
+from sfumato.service.store import BusyError, NotFoundError
 
 log = logging.getLogger("sfumato.service")
+request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 
 ABOUT = """One privacy budget that officers, analysts and auditors share.
 
 Send your token in the header Authorization, after the word Bearer. Errors have a word, "error", and
 a sentence, "message"; they never depend on rows. A submit with an Idempotency-Key may be repeated.
 """
-AT_ONCE = 2  # submits
-MAX_BYTES = 2**20
-TAGS = {
-    "people": "Who may do what: people, roles and tokens.",
-    "data sets": "What may be asked: public facts, budgets and quotas; never a row.",
-    "jobs": "Requests for releases: planned, submitted, approved, followed.",
-    "releases": "What was released: models, tables, guarantees, certificates, functions to ask.",
-    "audit": "Who spent what, and whether every line is intact.",
-    "service": "Whether the service answers.",
-}
+MAX_BYTES, BODY_SECONDS, SESSION_SECONDS = 2**20, 20, 12 * 3600
+STALE, MIN_SPACE, MAX_QUEUE_AGE = 15.0, 100e6, 3600.0  # of a healthy service
+ASSETS = {"pages.js": "text/javascript", "vega.min.js": "text/javascript", "pages.css": "text/css"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -61,11 +67,11 @@ TABLE: list[tuple[type[Exception], int, str]] = [
     (NotFoundError, 404, "not found"),
     (BudgetExceededError, 409, "budget exceeded"),
     (UnsupportedEventError, 409, "budget cannot hold this"),
+    (BusyError, 429, "too many requests"),
     (LedgerTamperedError, 500, "ledger integrity check failed"),
     (InvalidInputError, 422, "invalid request"),
     (RequestValidationError, 422, "invalid request"),
-    (ValidationError, 422, "invalid request"),  # of a form
-    (SfumatoError, 503, "not available"),
+    (ValidationError, 422, "invalid request"),
     (HTTPException, 0, "refused"),
     (Exception, 500, "fault"),
 ]
@@ -82,56 +88,195 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
-    app.state.office = ServiceApi(settings)
-    app.state.turns = asyncio.Semaphore(AT_ONCE)
-    app.state.limiter = Limiter(settings.requests_per_second)
-    app.state.secret = settings.secret()
+    app.state.office = office = Office(settings)
+    app.state.limiter = Limiter(settings.config.service.requests_per_second)
+    app.state.plans = {}
+    registry = CollectorRegistry()
+    lasted = Histogram("sfumato_request_seconds", "Answers", ["status"], registry=registry)
+    gauge = Gauge("sfumato_service", "State of the service", ["what"], registry=registry)
 
     @app.middleware("http")
     async def guarded(
         request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        """Refuse bodies that are too large, or do not say how large, before they are read."""
-        declared = request.headers.get("content-length", "0")
-        is_bounded = declared.isdigit() and int(declared) <= MAX_BYTES
-        if is_bounded and "transfer-encoding" not in request.headers:
+        """Refuse what is too large, too slow, or from another site, before it is answered."""
+        start, mark = time.perf_counter(), secrets.token_hex(8)
+        request_id.set(mark)
+        try:
+            await _check(request)
             response = await call_next(request)
-        else:
-            response = await refused(request, HTTPException(413, "The body is too large."))
+        except HTTPException as error:
+            response = await refused(request, error)
+        lasted.labels(str(response.status_code)).observe(time.perf_counter() - start)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
+        response.headers["X-Request-ID"] = mark
+        if settings.is_secure:
+            response.headers["Strict-Transport-Security"] = "max-age=31536000"
         return response
 
-    errors = (SfumatoError, RequestValidationError, ValidationError, HTTPException, Exception)
-    for kind in errors:
+    app.add_middleware(
+        SessionMiddleware,
+        secret_key=settings.secret(),
+        session_cookie="__Host-sfumato" if settings.is_secure else "sfumato",
+        max_age=SESSION_SECONDS,
+        same_site="lax" if settings.is_studio else "strict",
+        https_only=settings.is_secure,
+    )
+    if settings.is_studio:  # no other name leads here, whatever a name server says
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "test"])
+    for kind in (SfumatoError, RequestValidationError, ValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, refused)
-    app.include_router(api.router)
-    app.include_router(pages.router)
+    app.include_router(routes.api)
+    app.include_router(routes.pages)
 
     @app.get("/api/health", tags=["service"])
-    def health() -> dict[str, str]:
-        """Whether the service and its store answer."""
-        app.state.office.store.people()
-        return {"status": "ok"}
+    def health() -> Response:
+        """Whether store, ledger, workers, queue and disk are well."""
+        found = checkup(office)
+        is_well = all(found.values())
+        told = {"status": "ok" if is_well else "unwell", **found}
+        return JSONResponse(told, 200 if is_well else 503)
+
+    @app.get(
+        "/metrics",
+        include_in_schema=False,
+        dependencies=[Depends(routes.allowed("officer", "auditor", writes=False))],
+    )
+    def metrics() -> Response:
+        """Return figures for Prometheus, to a token of an officer or auditor."""
+        counts, oldest = office.store.counts()
+        figures = {f"jobs {state}": float(number) for state, number in counts.items()}
+        figures["queue seconds"] = _age(oldest)
+        figures["disk free bytes"] = float(shutil.disk_usage(settings.state).free)
+        figures |= {f"{name} ok": float(is_well) for name, is_well in checkup(office).items()}
+        gauge.clear()
+        for what, value in figures.items():
+            gauge.labels(what).set(value)
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    @app.get("/assets/{name}", include_in_schema=False)
+    def asset(name: str) -> Response:
+        """Return one of the listed assets."""
+        if name not in ASSETS:
+            raise HTTPException(404, "There is no such file.")
+        headers = {"Cache-Control": "public, max-age=3600"}
+        place = Path(__file__).parent / "assets" / name
+        return FileResponse(place, media_type=ASSETS[name], headers=headers)
 
     return app
 
 
+async def _check(request: Request) -> None:
+    """Refuse a body that is too large or too slow, and a form of another site."""
+    declared = request.headers.get("content-length", "0")
+    if (
+        not declared.isdigit()
+        or int(declared) > MAX_BYTES
+        or "transfer-encoding" in request.headers
+    ):
+        raise HTTPException(413, "The body is too large.")
+    if any(ord(one) < 32 for one in request.url.path):
+        raise HTTPException(404, "There is no such page.")
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return
+    try:
+        await asyncio.wait_for(request.body(), BODY_SECONDS)
+    except TimeoutError:
+        raise HTTPException(408, "The body did not come.") from None
+    if not request.headers.get("authorization", "").lower().startswith("bearer "):
+        site = request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin", "").split("://")[-1]
+        if site != "same-origin" and (site is not None or origin != request.headers.get("host")):
+            raise HTTPException(403, "The form is not from this site.")
+
+
 async def refused(request: Request, error: Exception) -> Response:
     """Return an error as JSON to programs and as a page to people."""
-    status, word = next((s, w) for kind, s, w in TABLE if isinstance(error, kind))
-    is_api, message = request.url.path.startswith("/api/"), told(error)
+    status, word = next(
+        ((s, w) for k, s, w in TABLE if isinstance(error, k)), (503, "not available")
+    )
+    message = told(error)
     if isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
+    elif isinstance(error, SfumatoError) and word == "fault":
+        status, word, message = 503, "not available", "The store does not answer. Try again."
+        log.error("the store does not answer: %s", error)
     elif word == "fault":
-        log.error("unexpected %s", type(error).__name__)
-        message = "A fault of the service; no details are shown."
-    if is_api:
+        log.error("fault at %s", request.scope.get("path"), exc_info=error)
+        message = "A fault of the service. The log of the server has it under this request."
+    wants_json = "application/json" in request.headers.get("accept", "")
+    if request.url.path.startswith("/api/") or wants_json:
         return JSONResponse({"error": word, "message": message}, status, HEADERS)
     if status == 401:
+        if request.url.path == "/sign-in":
+            shown = page(request, "sign_in.html", status=401, problem=message)
+            shown.headers.update(HEADERS)
+            return shown
         return RedirectResponse("/sign-in", 303, HEADERS)
     shown = page(request, "error.html", status=status, word=word, message=message)
     shown.headers.update(HEADERS)  # a fault does not pass the middleware
     return shown
+
+
+def told(error: Exception) -> str:
+    """Return what is wrong with a form or a body."""
+    if not hasattr(error, "errors"):  # of pydantic
+        return str(error)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    words = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {words}." if place else f"{words}."
+
+
+def checkup(office: Office) -> dict[str, bool]:
+    """Look at store, ledger, workers, the age of the queue and the disk."""
+    settings, found = office.settings, dict.fromkeys(("store", "ledger", "queue"), False)
+    try:
+        _, oldest = office.store.counts()
+        found |= {"store": True, "queue": _age(oldest) < MAX_QUEUE_AGE}
+        found["ledger"] = not office.budgets() or bool(office.ledger.datasets())
+    except SfumatoError:
+        pass
+    alive = settings.state / "workers.alive"
+    found["workers"] = alive.exists() and time.time() - alive.stat().st_mtime < STALE
+    found["disk"] = shutil.disk_usage(settings.state).free > MIN_SPACE
+    return found
+
+
+def _age(oldest: str | None) -> float:
+    if oldest is None:
+        return 0.0
+    return (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
+
+
+def forbid_reading(files: list[Path]) -> None:
+    """Refuse, in this process and for good, that Python opens a file that holds rows."""
+    forbidden = set(map(str, files))
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            name = os.path.realpath(os.fsdecode(arguments[0]))
+            if name in forbidden:
+                raise PermissionError("The web process does not read rows.")
+
+    sys.addaudithook(refuse)
+
+
+class JsonLines(logging.Formatter):
+    """Log lines as JSON, with the request to which they belong."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one line."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "from": record.name,
+            "message": record.getMessage(),
+        }
+        if request_id.get():
+            line["request"] = request_id.get()
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)

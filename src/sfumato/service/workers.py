@@ -1,9 +1,9 @@
 """Workers: the only processes that read rows.
 
 One process claims jobs from the store and forks a child for each, with limits on memory and time.
-A child charges, draws, writes the release aside, renames it, and only then marks the job as
-released. What a crash leaves behind is settled at the next start: charged or not is a fact of the
-ledger.
+A child rehearses the job on dummy rows, charges, draws, writes the release aside, renames it, and
+only then marks the job as released. What a crash leaves behind is settled at the next start:
+charged or not is a fact of the ledger.
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from sfumato.exceptions import (
-    BudgetExceededError,
-    SfumatoError,
-    UnsupportedEventError,
-)
-from sfumato.ledger.ledger import Ledger
+from sfumato.exceptions import BudgetExceededError, SfumatoError, UnsupportedEventError
 from sfumato.ledger.receipt import Receipt
-from sfumato.ledger.shared_budget import Payer, SharedBudget
+from sfumato.ledger.shared_budget import Payer
 from sfumato.privacy.events import Event
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.service import tasks
-from sfumato.service.settings import Settings
-from sfumato.service.sources import DATABASE, files_behind, opened_source
-from sfumato.service.store import DatasetState, JobState, ServiceError, Store, now
+from sfumato.service.config import OWNER, Settings
+from sfumato.service.office import Office
+from sfumato.service.store import DatasetState, JobState, NotFoundError, ServiceError, now
+from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
-from sfumato.tables.stores import place_of
 
 log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
+CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
+REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 10, 2.0
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
+TOO_SLOW = (
+    f"On {tasks.REHEARSED_ROWS} dummy rows these settings took more than the seconds or the memory "
+    "that a rehearsal has. Ask for less. Nothing was charged."
+)
 CHARGED_AND_LOST = (
     "The job was charged and ended before its result was stored. Nothing was shown; the charge "
     "stands."
@@ -73,55 +76,79 @@ class _NotedPayer:
 
 
 def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
-    """Make one release, in a process of its own; whatever happens, the job gets a state."""
-    store = Store(settings.store_address)
-    dataset = store.dataset(job["dataset"])
-    if job["task"]["kind"] in CHORES:
-        CHORES[job["task"]["kind"]](settings, store, dataset)
-        store.move_job("worker", job["id"], JobState.RELEASED)
+    """Do one job, in a process of its own; whatever happens, the job gets a state."""
+    office = Office(settings)
+    kind = job["task"]["kind"]
+    if kind == "describe":
+        _describe(office, job["dataset"])
+        office.store.move_job("worker", job["id"], JobState.RELEASED)
         return
-    budget = SharedBudget(Ledger(settings.ledger_address), dataset["budget"])
-    payer = _NotedPayer(budget.payer(job["person"], job["purpose"], job["id"]))
+    if kind == "plan":
+        signal.alarm(PLAN_SECONDS)  # the kernel ends what takes longer
+        office.store.move_job("worker", job["id"], JobState.RELEASED, plan=_plan(office, job))
+        return
+    dataset, store = office.dataset(job["dataset"]), office.store
+    payer = _NotedPayer(office.budget(dataset).payer(job["person"], job["purpose"], job["id"]))
     aside = settings.releases / f".{job['id']}.part"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o770)  # the web process may be of the same group
     try:
-        state, reason, record = _attempt(settings, dataset, job, payer, aside)
-        if record is not None:  # stored before anybody can see it: files, folder, then the row
+        state, reason, record = _attempt(office, dataset, job, payer, aside)
+        if record is not None and state == JobState.RELEASED:
             told = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
             times = {"created": now(), "shown": _shown(settings)}
             release = {**{name: job[name] for name in told}, **record, **times}
+            release["approved_by"] = job.get("decided_by")
+            # Stored before anybody can see it: files, folder, then the row.
             (aside / "release.json").write_text(json.dumps(release))
             for path in aside.iterdir():
                 _sync(path)
             aside.rename(settings.releases / job["id"])
             _sync(settings.releases)
-            _store_release(store, release)
+            _store_release(office, release)
             return
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    store.move_job("worker", job["id"], state, reason=reason, shown=_shown(settings))
+    more = {} if state == JobState.WAITING else {"shown": _shown(settings)}
+    store.move_job("worker", job["id"], state, reason=reason, **more, **(record or {}))
 
 
 def _attempt(
-    settings: Settings,
+    office: Office,
     dataset: Mapping[str, Any],
     job: Mapping[str, Any],
     payer: _NotedPayer,
     aside: Path,
 ) -> tuple[JobState, str, dict[str, Any] | None]:
     """Rehearse and make a release; errors of the rehearsal read no row and are told in full."""
-    try:
-        tasks.rehearsed(dataset, job, aside)
-    except SfumatoError as error:
-        return JobState.FAILED, f"{error} Nothing was charged.", None
-    except Exception:  # of dummy rows alone, and told in one way
-        return JobState.FAILED, ENDED_EARLY, None
+    declared = office.settings.config.datasets.get(job["dataset"])
+    may_ask = job["person"] == OWNER or (declared and declared.quota(job["person"]))
+    if declared is None or dataset["state"] != DatasetState.OPEN or not may_ask:
+        return JobState.REFUSED, "The data set is no longer open to you. Nothing was charged.", None
+    if "cost" not in job:
+        signal.alarm(REHEARSAL_SECONDS)
+        try:
+            events = tasks.rehearse(dataset, job)
+            costs = office.costs(job["person"], dataset, events)
+        except SfumatoError as error:
+            return JobState.FAILED, f"{error} Nothing was charged.", None
+        except Exception:  # of dummy rows alone
+            log.exception("the rehearsal of job %s failed", job["id"])
+            return JobState.FAILED, ENDED_EARLY, None
+        finally:
+            signal.alarm(0)
+        told = {"cost": costs}
+        if not costs or not all(one["fits"] for one in costs):
+            return JobState.REFUSED, _does_not_fit(costs), told
+        if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
+            return JobState.WAITING, "", told
+        office.store.set_phase(job["id"], "fitting", **told)
     try:
         bounds = TableBounds.from_record(dataset["bounds"])
-        key = settings.key_of_workers()
-        with opened_source(settings, dataset["path"], bounds) as table:
-            record = tasks.make_release(dataset, job, table, payer, aside, key)
+        key = office.settings.key_for("workers")
+        # Declared from the start: types that are guessed first could make one record an error.
+        table = TableFile(office.settings.source(declared)[0], bounds.types(), bounds.text)
+        record = tasks.make_release(dataset, job, table, payer, aside, key)
     except (BudgetExceededError, UnsupportedEventError) as error:
         if not payer.has_paid:
             return JobState.REFUSED, str(error), None
@@ -133,83 +160,103 @@ def _attempt(
     return JobState.RELEASED, "", record
 
 
-def _store_release(store: Store, release: Mapping[str, Any]) -> None:
-    store.move_job(
-        "worker", release["id"], JobState.RELEASED, release=release, shown=release["shown"]
+def _does_not_fit(costs: list[dict[str, Any]]) -> str:
+    ended = next((one for one in costs if one["has_ended"]), None)
+    if ended is not None:
+        return f"Your quota ended on {ended['until']}. Nothing was charged."
+    if not costs:
+        return "You have no quota. Nothing was charged."
+    short = next(one for one in costs if not one["fits"])
+    whose = "your quota" if short["holder"] else "the total"
+    return (
+        f"This costs epsilon {short['alone']:.4g} by its mechanism; {whose} has spent "
+        f"{short['before']:.4g} of {short['epsilon']:.4g}. Nothing was charged."
     )
 
 
-def _describe(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:
-    name = dataset["name"]
+def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a request would cost by its mechanism, and the largest epsilon that fits."""
+    dataset, start = office.dataset(job["dataset"]), time.monotonic()
+
+    def priced(epsilon: float) -> tuple[tuple[Event, ...], list[dict[str, Any]]]:
+        asked = {**job, "epsilon": epsilon, "task": job["task"]["of"]}
+        events = tasks.rehearse(dataset, asked, to_the_end=False)
+        return events, office.costs(job["person"], dataset, events)
+
     try:
-        with opened_source(settings, dataset["path"]) as table:
-            found = tasks.describe(table, dataset.get("target"), dataset.get("person"))
-    except Exception:  # rows were read: one text
-        store.change_dataset(
-            *("worker", name, {"reason": UNREADABLE}),
-            action="describe failed",
-            state=DatasetState.UNREADABLE,
-        )
-        return
-    is_public = dataset["relation"] == "replace_one" and dataset["unit"] != "person"
-    changes = {
-        "bounds": found["bounds"],
-        "notes": found["notes"],
-        "n_rows": found["n_rows"] if is_public else None,
-    }
-    store.change_dataset("worker", name, changes, action="describe", state=DatasetState.PROPOSED)
+        events, costs = priced(job["epsilon"])
+        fits = bool(costs) and all(one["fits"] for one in costs)
+        low, high = (job["epsilon"], 2 * dataset["epsilon"]) if fits else (0.0, job["epsilon"])
+        while time.monotonic() - start < SEARCH_SECONDS and high - low > 0.01 * high:
+            middle = (low + high) / 2
+            is_small = all(one["fits"] for one in priced(middle)[1])
+            low, high = (middle, high) if is_small else (low, middle)
+        words = {name: dataset[name] for name in ("unit", "relation")}
+        promised = Guarantee(job["epsilon"], job["delta"], events=events, **words)
+        return {
+            "after": costs,
+            "fits": fits,
+            "largest": low,
+            "mechanisms": sorted({type(one).__name__.removesuffix("Event") for one in events}),
+            "attacker": promised.attacker.to_dict(),
+        }
+    except SfumatoError as error:  # of dummy rows alone
+        return {"problem": str(error)}
 
 
-def _delete(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:
-    """Delete the rows of a retired data set, unless another one is made of them.
-
-    Tables inside of databases are not ours to delete; the audit log says so.
-    """
-    path = files_behind(settings, dataset["path"])
-    if path is None:
-        store.note("worker", "rows stay in the database", dataset["name"], {})
-        return
-    for other in store.datasets():
-        is_gone = other["state"] == DatasetState.RETIRED or DATABASE.fullmatch(other["path"])
-        if other["name"] == dataset["name"] or is_gone:
-            continue
-        place = settings.table(str(place_of(other["path"])[0]))
-        if path == place or path in place.parents or place in path.parents:
-            store.note("worker", "rows stay for another data set", dataset["name"], {})
-            return
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    store.note("worker", "delete rows", dataset["name"], {})
-
-
-# What is done without a charge, and without a result of its own.
-CHORES = {"describe": _describe, "delete": _delete}
+def _describe(office: Office, name: str) -> None:
+    """Propose bounds; what is proposed is for officers only."""
+    dataset, (place, file) = office.dataset(name), office.settings.source(office.declared(name))
+    changes: dict[str, Any] = {"reason": UNREADABLE}
+    state = DatasetState.UNREADABLE
+    with contextlib.suppress(Exception):  # rows were read: one text
+        found = tasks.describe(TableFile.sniffed(place), dataset["target"], dataset["person"])
+        with file.open("rb") as opened:  # by which a copy or a link is known; retired ones too
+            mark = f"{file_digest(opened, 'sha256').hexdigest()} {str(place)[len(str(file)) :]}"
+        is_public = dataset["relation"] == "replace_one" and dataset["unit"] != "person"
+        changes = {**found, "n_rows": found["n_rows"] if is_public else None, "fingerprint": mark}
+        state = DatasetState.PROPOSED
+        for other in office.store.datasets():
+            is_own = other["name"] == name or other["budget"] == dataset["budget"]
+            if not is_own and other.get("fingerprint") == mark:
+                words = f"The file has the content of the data set {other['name']!r}"
+                changes, state = {"reason": f"{words}: share its budget."}, DatasetState.UNREADABLE
+    office.store.change_dataset("worker", name, changes, action="describe", state=state)
 
 
-def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: bool) -> None:
+def _store_release(office: Office, release: Mapping[str, Any]) -> None:
+    words: Any = {"release": release, "shown": release["shown"]}
+    office.store.move_job("worker", release["id"], JobState.RELEASED, **words)
+
+
+def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
     """Assign a job whose process is gone the state that the ledger and the disk say."""
+    settings, store = office.settings, office.store
     place = settings.releases / job["id"] / "release.json"
     if place.exists():  # stored in full, and the row was not written
-        _store_release(store, json.loads(place.read_text()))
+        _store_release(office, json.loads(place.read_text()))
         return
     shutil.rmtree(settings.releases / f".{job['id']}.part", ignore_errors=True)
-    budget = SharedBudget(Ledger(settings.ledger_address), store.dataset(job["dataset"])["budget"])
-    attempts = job.get("attempts", 0)
-    state, reason = JobState.FAILED, ENDED_EARLY
-    if "estimator" in job["task"] and budget.is_charged(job["id"]):
+    attempts, is_release = job.get("attempts", 0), "estimator" in job["task"]
+    state, reason = JobState.FAILED, ENDED_EARLY if "cost" in job or again else TOO_SLOW
+    if is_release and office.budget(office.dataset(job["dataset"])).is_charged(job["id"]):
         state, reason = JobState.LOST, CHARGED_AND_LOST
     elif job.get("cancel"):
         state, reason = JobState.CANCELLED, ""
     elif again and attempts < 3:
         store.move_job("worker", job["id"], JobState.QUEUED, attempts=attempts + 1)
         return
+    elif job["task"]["kind"] == "describe":
+        words: Any = {"action": "describe failed", "state": DatasetState.UNREADABLE}
+        store.change_dataset("worker", job["dataset"], {"reason": UNREADABLE}, **words)
     store.move_job("worker", job["id"], state, reason=reason, shown=_shown(settings))
 
 
 def _shown(settings: Settings) -> str:
     """Return the time from which a result is shown: now, or the next fixed time."""
-    if not settings.show_every:
+    step = settings.config.service.show_every
+    if not step:
         return now()
-    step = settings.show_every
     moment = math.ceil(time.time() / step) * step
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
@@ -226,10 +273,10 @@ class Workers:
     """The process that claims jobs and forks a child for each."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings.prepared()
-        self.store = Store(settings.store_address)
+        self.settings, self.office = settings, Office(settings)
+        self.store = self.office.store
         self._children: dict[int, tuple[dict[str, Any], float]] = {}
-        self._ends = False
+        self._ends, self._config, self._swept = False, None, 0.0
 
     def run(self) -> None:
         """Work until a signal ends it, and its jobs, which are settled at the next start."""
@@ -237,41 +284,74 @@ class Workers:
             signal.signal(number, lambda *_: setattr(self, "_ends", True))
         with (self.settings.state / "workers.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # a second set of workers waits
-            self.store.prepare()
             import sfumato.tables.proposal  # noqa: F401 - what jobs need: a child starts at once
 
             for name in {name for names in tasks.ESTIMATORS.values() for name in names}:
                 tasks.settings_of(name)
             for job in self.store.jobs(state=JobState.RUNNING):
-                settle(self.settings, self.store, job, again=True)
+                settle(self.office, job, again=True)
             while not self._ends:
-                with contextlib.suppress(ServiceError):  # a database that comes back
+                try:
                     self.step()
+                except ServiceError as error:  # a database that comes back
+                    log.error("the workers wait for the store: %s", error)
+                    time.sleep(1)
                 time.sleep(PAUSE)
             for child in self._children:
                 os.kill(child, signal.SIGKILL)
         self.store.close()
 
     def step(self) -> None:
-        """Look after the children, and start new ones."""
+        """Look after the children, start new ones, and follow what is declared."""
+        (self.settings.state / "workers.alive").touch()
+        config = self.settings.config
+        if config is not self._config:
+            self._config = config
+            for problem in self.office.sync():
+                log.error("%s", problem)
         for child, (job, start) in list(self._children.items()):
             ended, _ = os.waitpid(child, os.WNOHANG)
-            current = self.store.job(job["id"])
+            try:
+                current = self.store.job(job["id"])
+            except NotFoundError:  # a preview that nobody waits for
+                current = {**job, "state": JobState.RELEASED}
             if not ended:
-                is_late = time.monotonic() - start > self.settings.seconds
+                is_late = time.monotonic() - start > config.service.seconds
                 if is_late or current.get("cancel"):
                     os.kill(child, signal.SIGKILL)
                 continue
             del self._children[child]
             if current["state"] == JobState.RUNNING:
-                settle(self.settings, self.store, current, again=False)
-            log.info("job %s ended", job["id"])
-        while len(self._children) < self.settings.workers:
-            claimed = self.store.claim_job()
-            if claimed is None:
-                return
-            log.info("job %s started", claimed["id"])
-            self._children[self._forked(claimed)] = (claimed, time.monotonic())
+                settle(self.office, current, again=False)
+            if "estimator" in job["task"]:
+                log.info("job %s ended", job["id"])
+                self._note_heads()
+        if time.monotonic() - self._swept > 600:
+            self._sweep()
+        chores = sum("estimator" not in job["task"] for job, _ in self._children.values())
+        for state, left in (
+            (JobState.ASKED, CHORES_AT_ONCE - chores),
+            (JobState.QUEUED, config.service.workers - len(self._children) + chores),
+        ):
+            while left > 0 and (claimed := self.store.claim_job(state)) is not None:
+                self._children[self._forked(claimed)] = (claimed, time.monotonic())
+                left -= 1
+
+    def _note_heads(self) -> None:
+        """Write down the newest line of every chain, for the next start."""
+        heads = {name: self.office.ledger.dataset(name).head() for name in self.office.budgets()}
+        aside = self.settings.witness.with_suffix(".part")
+        aside.write_text(json.dumps({"heads": heads}))
+        aside.replace(self.settings.witness)
+
+    def _sweep(self) -> None:
+        """Delete what is older than it is kept, and previews that nobody waited for."""
+        self._swept = time.monotonic()
+        days = self.settings.config.service.keep_days
+        if days is not None:
+            moment = datetime.now(UTC) - timedelta(days=days)
+            for identity in self.store.delete_before(moment.isoformat(timespec="milliseconds")):
+                shutil.rmtree(self.settings.releases / identity, ignore_errors=True)
 
     def _forked(self, job: dict[str, Any]) -> int:
         parent = os.getpid()
@@ -286,7 +366,7 @@ class Workers:
                 signal.signal(number, signal.SIG_DFL)
             end_with_parent(parent)
             os.nice(5)  # people who wait for a page come first
-            limit = self.settings.memory * 2**20
+            limit = self.settings.config.service.memory * 2**20
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no image of rows on the disk
             run_job(self.settings, job)

@@ -1,0 +1,120 @@
+"use strict";
+// Forms are sent without leaving the page: what is wrong is said there, and no edit is lost.
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (form.method !== "post" || !window.fetch) return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  const alert = form.querySelector("[role=alert]") || form.appendChild(document.createElement("div"));
+  alert.setAttribute("role", "alert");
+  alert.className = "notice bad";
+  alert.hidden = true;
+  form.querySelectorAll("button").forEach((one) => { one.disabled = true; });
+  try {
+    const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json, text/html" } });
+    if (answer.ok) { location.assign(answer.url); return; }
+    alert.textContent = (await answer.json()).message;
+  } catch { alert.textContent = "The service does not answer. Nothing was lost; try again."; }
+  alert.hidden = false;
+  alert.tabIndex = -1;
+  alert.focus();
+  form.querySelectorAll("button").forEach((one) => { one.disabled = false; });
+});
+// A page that waits for a worker looks again every second, without losing the place.
+const refresh = async () => {
+  const part = document.querySelector("[data-refresh]");
+  if (!part) return;
+  try {
+    const answer = await fetch(location.href);
+    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.url !== location.href || !next.querySelector("[data-refresh]")) { location.assign(answer.url); return; }
+    part.replaceWith(next.querySelector("[data-refresh]"));
+  } catch { /* the service is back in a moment */ }
+  setTimeout(refresh, 1000);
+};
+setTimeout(refresh, 1000);
+// The price of a request, while it is written.
+const ask = document.querySelector("form[data-preview]");
+if (ask) {
+  const cost = document.getElementById("cost");
+  let timer, newest = 0;
+  const preview = async () => {
+    const mine = ++newest;
+    const body = new URLSearchParams(new FormData(ask));
+    if ((body.get("purpose") || "").length < 3) body.set("purpose", "preview");
+    cost.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(ask.dataset.preview, { method: "POST", body });
+      const text = await answer.text();
+      if (mine !== newest) return;
+      const found = new DOMParser().parseFromString(text, "text/html");
+      cost.replaceChildren(...(answer.ok ? found.body.childNodes : found.querySelectorAll(".notice")));
+    } catch { /* an older price stays until the next change */ }
+    cost.removeAttribute("aria-busy");
+  };
+  const later = () => { clearTimeout(timer); timer = setTimeout(preview, 350); };
+  ask.addEventListener("input", later);
+  cost.addEventListener("click", (event) => {
+    if (!event.target.dataset.epsilon) return;
+    field.value = event.target.dataset.epsilon;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  later();
+}
+// A slider says its number: positions are hundredths of powers of ten.
+const slider = document.getElementById("epsilon-slider");
+const field = document.getElementById("epsilon");
+if (slider && field) {
+  slider.closest("[hidden]")?.removeAttribute("hidden");
+  slider.addEventListener("input", () => { field.value = Number(Math.pow(10, slider.value / 100).toPrecision(2)); });
+  const follow = () => { const value = Number(field.value.replace(",", ".")); if (value > 0) slider.value = Math.round(100 * Math.log10(value)); };
+  field.addEventListener("input", follow);
+  follow();
+}
+// Which settings belong to what is asked.
+const kind = document.getElementById("kind");
+const show = () => document.querySelectorAll("[data-kinds]").forEach((part) => {
+  part.hidden = !part.dataset.kinds.split(" ").includes(kind.value);
+});
+if (kind) { kind.addEventListener("change", show); show(); }
+// Charts by Vega-Lite, in the colours of the page; its interpreter needs no code from strings.
+const tip = document.body.appendChild(document.createElement("div"));
+tip.className = "tip";
+tip.hidden = true;
+const tell = (handler, event, item, value) => {
+  tip.hidden = value == null;
+  if (value == null) return;
+  tip.replaceChildren(...Object.entries(value).map(([name, text]) => {
+    const line = document.createElement("div");
+    line.textContent = `${name}: ${text}`;
+    return line;
+  }));
+  tip.style.left = `${Math.min(event.pageX + 14, document.documentElement.clientWidth - 190)}px`;
+  tip.style.top = `${event.pageY + 14}px`;
+};
+const draw = async () => {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(name).trim();
+  const axis = { labelColor: of("--quiet"), titleColor: of("--quiet"), gridColor: of("--rule"), domainColor: of("--quiet"), tickColor: of("--quiet"), labelLimit: 90, titleFontWeight: "normal" };
+  const colours = [of("--accent"), of("--blue"), of("--good"), of("--violet"), of("--warn"), of("--quiet")];
+  const config = { background: null, font: "system-ui, sans-serif", axis, view: { stroke: null }, title: { color: of("--ink"), anchor: "start", fontSize: 14 },
+    legend: { labelColor: of("--ink"), titleColor: of("--quiet"), orient: "bottom", columns: 1, labelLimit: 320 },
+    mark: { color: of("--accent") }, range: { category: colours, ramp: [of("--raised"), of("--accent")], heatmap: [of("--raised"), of("--accent")] } };
+  for (const place of document.querySelectorAll("[data-chart]")) {
+    const told = JSON.parse(place.dataset.chart);
+    const width = Math.max(place.clientWidth - 24, 200);
+    const spec = vega.compile({ ...told, width, height: 190, autosize: { type: "fit", contains: "padding" }, config }).spec;
+    const view = new vega.View(vega.parse(spec, null, { ast: true }), { expr: vega.expressionInterpreter, renderer: "svg" });
+    view.tooltip(tell);
+    place.replaceChildren();
+    await view.initialize(place).runAsync();
+    place.querySelector("svg")?.setAttribute("aria-label", told.title);
+  }
+};
+if (document.querySelector("[data-chart]")) {
+  const begin = () => draw().catch((error) => console.error(error));
+  begin();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", begin);
+  let wait;
+  window.addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(begin, 250); });
+}

@@ -1,0 +1,175 @@
+"""Charts of what was released: their numbers, written beside a release, and Vega-Lite of them.
+
+A chart is ``{"title", "form", "x", "y", "rows"}``; each row has x, y, and where there is one a
+band from `low` to `high`, a `series` (a class) or a share `z`. Nothing here reads a raw row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MAX_CHARTS, BINS, MAX_BARS, PREVIEW_ROWS = 30, 24, 30, 12
+
+
+def charts_of(model: Any, table: Any, bounds: Any) -> dict[str, Any]:
+    """Return the charts of a released model and its table, and the first rows of a fabrication."""
+    if hasattr(model, "explain"):
+        told = model.explain()
+        charts = [_curve(one, told.scores) for one in told.curves[:MAX_CHARTS]]
+        return {"charts": charts, "note": told.note}
+    if table is not None and hasattr(model, "fabricate"):
+        names = table.column_names
+        first = [[str(cell) for cell in row.values()] for row in table[:PREVIEW_ROWS].to_pylist()]
+        charts = [_counted(name, table[name].to_pylist()) for name in names[:MAX_CHARTS]]
+        return {"charts": charts, "columns": names, "preview": first}
+    if table is not None:
+        names = table.column_names
+        axes = [np.asarray(table[name], dtype=float).tolist() for name in names]
+        keys = ("x", "y") if len(names) == 2 else ("x", "y", "z")
+        rows = [dict(zip(keys, values, strict=True)) for values in zip(*axes, strict=True)]
+        form = "line" if len(names) == 2 else "heat"
+        title = names[-1] if len(names) == 2 else f"{names[-1]}, darker is more"
+        return {"charts": [_chart(title, form, names[0], names[1], rows)]}
+    if hasattr(model, "means_"):
+        return {"charts": _means(model, bounds)}
+    return {"charts": []}
+
+
+def _chart(title: str, form: str, x: str, y: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"title": title, "form": form, "x": x, "y": y, "rows": rows}
+
+
+def _curve(curve: Any, scores: Sequence[str]) -> dict[str, Any]:
+    """Return what one column adds to each score, with its band."""
+    kept = range(len(scores)) if len(scores) != 2 or len(curve.curve) == 1 else [1]
+    rows = [
+        {
+            "x": float(value) if curve.is_number else str(value),
+            "y": float(curve.curve[k][place]),
+            "low": float(curve.curve[k][place] - curve.band[k][place]),
+            "high": float(curve.curve[k][place] + curve.band[k][place]),
+            "series": str(scores[min(k, len(scores) - 1)]),
+        }
+        for k in kept
+        if k < len(curve.curve)
+        for place, value in enumerate(curve.values)
+    ]
+    form = "line" if curve.is_number else "points"
+    return _chart(curve.name, form, curve.name, "adds to the score", rows)
+
+
+def _counted(name: str, cells: Sequence[Any]) -> dict[str, Any]:
+    """Return a histogram of a column of fabricated rows."""
+    known = [cell for cell in cells if cell is not None]
+    numbers = [cell for cell in known if isinstance(cell, int | float) and cell is not True]
+    if len(numbers) == len(known) and len(set(numbers)) > MAX_BARS:
+        counts, edges = np.histogram(np.asarray(numbers, dtype=float), BINS)
+        rows = [
+            {"x": float(low), "x2": float(high), "y": int(n)}
+            for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
+        ]
+        return _chart(name, "histogram", name, "rows", rows)
+    values, counts = np.unique([str(cell) for cell in known], return_counts=True)
+    order = np.argsort(-counts)[:MAX_BARS]
+    kept = sorted(order, key=lambda at: (len(numbers) < len(known), values[at]))
+    if len(numbers) == len(known):
+        kept = sorted(order, key=lambda at: float(values[at]))
+    rows = [{"x": str(values[at]), "y": int(counts[at])} for at in kept]
+    return _chart(name, "bars", name, "rows", rows)
+
+
+def _means(model: Any, bounds: Any) -> list[dict[str, Any]]:
+    """Return the means of every column, by class where there are classes."""
+    means = np.atleast_2d(np.asarray(model.means_, dtype=float))
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    names = names or [column.name for column in bounds.used]
+    if len(names) != means.shape[1]:
+        names = [f"feature {place + 1}" for place in range(means.shape[1])]
+    classes = [str(one) for one in getattr(model, "classes_", [""])]
+    spread = np.sqrt([np.clip(np.diag(one), 0, None) for one in np.asarray(model.covariances_)])
+    found = []
+    for place, name in enumerate(names[:MAX_CHARTS]):
+        rows = [
+            {
+                "x": label or "all rows",
+                "y": float(means[k, place]),
+                "low": float(means[k, place] - spread[k, place]),
+                "high": float(means[k, place] + spread[k, place]),
+            }
+            for k, label in enumerate(classes)
+        ]
+        found.append(_chart(name, "points", "", f"mean of {name} ± one deviation", rows))
+    return found
+
+
+def spec(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return Vega-Lite of one chart, or of the same chart of several releases, by their names."""
+    first = next(iter(charts.values()))
+    rows = [
+        {**row, "release": name} if len(charts) > 1 else row
+        for name, chart in charts.items()
+        for row in chart["rows"]
+    ]
+    form = first["form"]
+    by = "release" if len(charts) > 1 else "series" if any("series" in r for r in rows) else None
+    if by == "series" and len({row["series"] for row in rows}) == 1:
+        by = None
+    is_number = form in ("line", "histogram", "heat")
+    x: dict[str, Any] = {"field": "x", "title": first["x"], "type": "quantitative"}
+    x |= {"scale": {"zero": False}} if is_number else {"type": "nominal", "sort": None}
+    y: dict[str, Any] = {"field": "y", "title": first["y"], "type": "quantitative"}
+    shown = [("x", first["x"] or "of"), ("y", first["y"]), ("low", "from"), ("high", "to")]
+    shown += [("series", "class"), ("release", "release"), ("z", "density")]
+    tooltip = [
+        {"field": key, "title": title, **({} if key in NAMED else {"format": ".4~g"})}
+        for key, title in shown
+        if any(key in row and not (isinstance(row[key], str) and key not in NAMED) for row in rows)
+        or (key == "x" and rows)
+    ]
+    for one in tooltip:
+        if one["field"] == "x" and not is_number:
+            one.pop("format", None)
+    colour = {} if by is None else {"color": {"field": by, "type": "nominal", "title": by}}
+    band = {"y": {"field": "low", "type": "quantitative", "title": first["y"]}}
+    band |= {"y2": {"field": "high"}}
+    encoding = {"x": x, "y": y, "tooltip": tooltip, **colour}
+    layers: list[dict[str, Any]]
+    if form == "line":
+        layers = [{"mark": {"type": "line", "point": {"size": 12}}, "encoding": encoding}]
+        if "low" in rows[0]:
+            layers.insert(
+                0, {"mark": {"type": "area", "opacity": 0.22}, "encoding": {**encoding, **band}}
+            )
+    elif form == "heat":
+        square = {"x": {**x, "bin": {"maxbins": 41}}, "y": {**y, "bin": {"maxbins": 41}}}
+        colour = {"color": {"field": "z", "type": "quantitative", "aggregate": "mean", "title": ""}}
+        layers = [{"mark": "rect", "encoding": {**square, **colour, "tooltip": tooltip}}]
+    elif form == "points":
+        layers = [{"mark": {"type": "point", "filled": True, "size": 60}, "encoding": encoding}]
+        if "low" in rows[0]:
+            layers.insert(0, {"mark": "rule", "encoding": {**encoding, **band}})
+        if by is not None:
+            for layer in layers:
+                layer["encoding"]["xOffset"] = {"field": by}
+    else:
+        bars = {
+            "mark": {"type": "bar", "opacity": 1.0 if by is None else 0.55},
+            "encoding": encoding,
+        }
+        if form == "histogram":
+            bars["encoding"] = {
+                **encoding,
+                "x": {**x, "bin": {"binned": True}},
+                "x2": {"field": "x2"},
+            }
+            bars["encoding"]["y"] = {**y, "stack": None}
+        elif by is not None:
+            bars["encoding"] = {**encoding, "xOffset": {"field": by}}
+        layers = [bars]
+    return {"data": {"values": rows}, "layer": layers, "title": first["title"]}
+
+
+NAMED = ("series", "release")

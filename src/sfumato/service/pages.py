@@ -1,0 +1,61 @@
+"""How templates are rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import ChainableUndefined, Environment, PackageLoader, select_autoescape
+
+from sfumato.service.access import Person
+
+
+def _figure(value: Any) -> str:
+    """Write a number short."""
+    return "–" if value is None else f"{float(value):.4g}"
+
+
+def _declared(record: Mapping[str, Any]) -> str:
+    """Return what is public about a column."""
+    if record.get("left_out"):
+        return "left out"
+    values = record.get("categories") or record.get("labels")
+    if values:
+        shown = values if isinstance(values, str) else ", ".join(str(one) for one in values[:12])
+        return shown if isinstance(values, str) or len(values) <= 12 else f"{shown}, …"
+    return f"{record.get('lower', 'false')} to {record.get('upper', 'true')}"
+
+
+def _seconds_since(moment: str) -> int:
+    return int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+
+
+_templates = Environment(
+    loader=PackageLoader("sfumato.service"),
+    autoescape=select_autoescape(default=True),
+    undefined=ChainableUndefined,
+    trim_blocks=True,
+)
+_templates.filters |= {
+    "figure": _figure,
+    "facts": _declared,
+    "percent": lambda value: f"{100 * float(value):.1f} %",
+    "time": lambda text: str(text)[:16].replace("T", " "),
+    "seconds_since": _seconds_since,
+}
+
+
+def page(
+    request: Request, template: str, who: Person | None = None, *, status: int = 200, **values: Any
+) -> HTMLResponse:
+    """Render a template for a person."""
+    office = request.app.state.office
+    n_waiting = 0
+    if who is not None and who.role == "officer":
+        n_waiting = len(office.store.jobs(state="waiting"))
+    shared = {"who": who, "n_waiting": n_waiting, "is_studio": office.settings.is_studio}
+    text = _templates.get_template(template).render(**{**shared, **values})
+    return HTMLResponse(text, status)

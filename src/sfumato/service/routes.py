@@ -1,0 +1,679 @@
+"""Every verb of the service, once: a route of the API that answers JSON, and a page of the same.
+
+`verb` registers a function twice: under ``/api/v1`` with a token, and without that prefix with a
+session, where its answer fills a template or sends the browser on. Nothing here reads a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import io
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from sfumato.cli.jobs.dummies import dummy_table
+from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.models.saving import load
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report import LedgerExtract, Report, Result, SignatureBlock
+from sfumato.report.certificate import signed
+from sfumato.report.words import LIMITS, facts
+from sfumato.service import charts
+from sfumato.service.access import ROLES, ForbiddenError, Person, person_of, signed_in
+from sfumato.service.config import Delta, Epsilon, Line
+from sfumato.service.forms import TYPES, columns_to_confirm, opening, request_of
+from sfumato.service.office import Office, as_tuples
+from sfumato.service.pages import page
+from sfumato.service.store import ENDED, DatasetState, JobState, NotFoundError, now
+from sfumato.service.tasks import ESTIMATORS, checked_task, default_delta, settings_of
+from sfumato.tables.schema import TableBounds
+
+Record = dict[str, Any]
+KINDS = {
+    "fit": "A model that predicts the target",
+    "explanation": "An explanation: what each column says about the target",
+    "fabricate": "Fabricated rows that behave like the data",
+    "density": "A density of one or two columns",
+    "curve": "The mean of curves",
+    "moments": "Means and covariances",
+    "search": "A private search: the best of several settings",
+}
+STATES = {
+    "waiting": "for an officer",
+    "queued": "for a worker",
+    "running": "a worker is at it",
+    "released": "",
+    "declined": "by an officer; nothing was charged",
+    "cancelled": "nothing was charged",
+    "refused": "by the budget; nothing was charged",
+    "failed": "nothing was charged",
+    "lost": "charged, and nothing was shown",
+}
+PLAN_PATIENCE = 12.0  # seconds
+REPORT_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-downloads"
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+
+class NewJob(_Body):
+    """A request for a release."""
+
+    kind: Literal["fit", "explanation", "search", "fabricate", "density", "curve", "moments"] = (
+        Field(default="fit", description="What is made.")
+    )
+    estimator: str | None = Field(
+        default=None, max_length=64, description="Class of the model; by default that of the kind."
+    )
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, max_length=40, description="Settings of the model, by name."
+    )
+    grid: dict[str, list[Any]] = Field(
+        default_factory=dict, max_length=10, description="Of a search: values per setting."
+    )
+    columns: list[Line] = Field(
+        default_factory=list, max_length=100, description="Of a density or curve."
+    )
+    rows: int | None = Field(
+        default=None, ge=1, le=10**6, description="Rows to fabricate; by default as many."
+    )
+    epsilon: Epsilon = Field(description="The most that this release may cost.")
+    delta: Delta | None = Field(default=None, description="By default that of the budget.")
+    purpose: Line = Field(
+        min_length=3, description="What the release is for; officers and the ledger read it."
+    )
+
+
+class Opening(_Body):
+    """All that is public about a table, confirmed at once."""
+
+    columns: dict[Line, dict[str, Any]] = Field(
+        max_length=10_000, description="Facts of every column, as in a file of bounds."
+    )
+    target: dict[str, Any] | None = Field(default=None, description="Facts of the target.")
+    file: dict[str, Any] | None = Field(default=None, description="How the file is written.")
+    person_rows: int | None = Field(default=None, ge=1, le=10**6, description="Of one person.")
+    per_person: Literal["average", "sum"] | None = Field(default=None, description="How added up.")
+    one_row_per_person: bool = Field(default=False, description="Nobody has a second row.")
+    epsilon: Epsilon | None = Field(default=None, description="Of a studio: the total.")
+    protected: Line | None = Field(default=None, description="Of a studio: who is protected.")
+
+
+class Decision(_Body):
+    """Whether a request is approved, and why."""
+
+    approve: bool
+    reason: Line = Field(default="", description="Shown to the analyst and kept.")
+
+
+class Proposal(_Body):
+    """Of which column the values are to be predicted."""
+
+    target: Line | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: who asks, and of which office."""
+
+    office: Office
+    who: Person
+    request: Request
+
+
+def asked(request: Request) -> Asked:
+    """Return what the guard of the route has found."""
+    return Asked(request.app.state.office, request.state.who, request)
+
+
+Call = Annotated[Asked, Depends(asked)]
+api = APIRouter(prefix="/api/v1")
+pages = APIRouter(include_in_schema=False)
+
+
+def allowed(*roles: str, writes: bool) -> Callable[[Request], None]:
+    """Return the guard of a route: a token or a session of one of `roles`."""
+
+    def guard(request: Request) -> None:
+        office: Office = request.app.state.office
+        who = signed_in(request, office.settings, office.store)
+        if not who.has(*roles) or (writes and who.scope != "write"):
+            raise ForbiddenError("Your role or the scope of your token does not allow this.")
+        request.state.who = who
+
+    return guard
+
+
+def body_of(kind: type[_Body], parse: Callable[[Any], Any] = dict) -> Any:
+    """Return a dependency that reads a body: JSON from programs, a form from pages."""
+
+    async def read(request: Request) -> Any:
+        if request.headers.get("content-type", "").startswith("application/json"):
+            try:
+                return kind.model_validate_json(await request.body())
+            except RecursionError:
+                raise InvalidInputError("The body is too deep.") from None
+        form = {key: str(value) for key, value in (await request.form()).items()}
+        return kind.model_validate(parse(form))
+
+    return Depends(read)
+
+
+JobBody = Annotated[NewJob, body_of(NewJob, request_of)]
+OpeningBody = Annotated[Opening, body_of(Opening, opening)]
+DecisionBody = Annotated[Decision, body_of(Decision)]
+ProposalBody = Annotated[Proposal, body_of(Proposal)]
+BODIES = {"JobBody": NewJob, "OpeningBody": Opening, "DecisionBody": Decision}
+
+
+def verb(
+    method: str,
+    path: str,
+    *roles: str,
+    template: str | None = None,
+    then: str | None = None,
+    in_api: bool = True,
+    tag: str = "data sets",
+    status: int = 200,
+    at: str | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as a route of the API, and as a page with a template or a next place."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        guard = [Depends(allowed(*(roles or ROLES), writes=method != "GET"))]
+        extra: Record = {"x-roles": list(roles or ROLES)}
+        if (kind := BODIES.get(function.__annotations__.get("body", ""))) is not None:
+            schema = {"application/json": {"schema": kind.model_json_schema()}}
+            extra["requestBody"] = {"required": True, "content": schema}
+        if in_api:
+            api.add_api_route(
+                path,
+                function,
+                methods=[method],
+                dependencies=guard,
+                tags=[tag],
+                status_code=status,
+                openapi_extra=extra,
+                response_model=None,
+            )
+        if template is None and then is None:
+            if in_api:  # a file is the same for both
+                pages.add_api_route(path, function, methods=[method], dependencies=guard)
+            return function
+
+        def answer(result: Any, call: Asked) -> Response:
+            if isinstance(result, Response):
+                return result
+            if then is not None:
+                return RedirectResponse(then.format(**result), 303)
+            values = result if isinstance(result, dict) else {"found": result}
+            return page(call.request, str(template), call.who, **values)
+
+        @functools.wraps(function)
+        def shown(*positional: Any, call: Asked, **named: Any) -> Response:
+            return answer(function(*positional, call=call, **named), call)
+
+        @functools.wraps(function)
+        async def awaited(*positional: Any, call: Asked, **named: Any) -> Response:
+            return answer(await function(*positional, call=call, **named), call)
+
+        is_async = asyncio.iscoroutinefunction(function)
+        wrapped = awaited if is_async else shown
+        pages.add_api_route(at or path, wrapped, methods=[method], dependencies=guard)
+        return function
+
+    return register
+
+
+# Data sets ----------------------------------------------------------------------------------------
+
+
+@verb("GET", "/me", tag="people")
+def me(call: Call) -> Record:
+    """Who you are by your token, and what it may do."""
+    return {"name": call.who.name, "role": call.who.role, "scope": call.who.scope}
+
+
+@verb("GET", "/datasets", template="home.html", at="/")
+def datasets(call: Call) -> Any:
+    """The data sets that you may see, with what is spent and left."""
+    names = [one["name"] for one in call.office.store.datasets()]
+    found = [
+        call.office.shown_to(call.who, one) for one in names if call.office.sees(call.who, one)
+    ]
+    if call.office.settings.is_studio and found and "/api/" not in call.request.url.path:
+        return RedirectResponse(f"/datasets/{found[0]['name']}", 303)
+    return {"datasets": found}
+
+
+@verb("GET", "/datasets/{name}", template="dataset.html")
+def dataset(call: Call, name: str) -> Any:
+    """Schema, public facts, budget and releases of a data set; never a row."""
+    found = call.office.shown_to(call.who, name)
+    is_page = "/api/" not in call.request.url.path
+    if is_page and found["state"] == DatasetState.PROPOSED and call.office.settings.is_studio:
+        return RedirectResponse(f"/datasets/{name}/confirm", 303)
+    charged = None
+    if call.who.has("officer", "auditor") and found["holdings"]:
+        charged = call.office.budget(found).dataset.spent()
+    return {"dataset": found, "releases": releases(call, name)["releases"], "exact": charged}
+
+
+@verb("GET", "/datasets/{name}/confirm", "officer", template="confirm.html", in_api=False)
+def confirm(call: Call, name: str) -> Any:
+    """Read the proposed bounds of all columns."""
+    found = call.office.shown_to(call.who, name)
+    if found["state"] != DatasetState.PROPOSED:
+        return RedirectResponse(f"/datasets/{name}", 303)
+    told = columns_to_confirm(found)
+    return {"dataset": found, "columns": told, "types": TYPES}
+
+
+@verb("POST", "/datasets/{name}/describe", "officer", then="/datasets/{name}")
+def describe(call: Call, name: str, body: ProposalBody) -> Record:
+    """Propose bounds anew, in a studio with another column to predict."""
+    found = call.office.found(call.who, name)
+    changes = {"reason": ""}
+    if call.office.settings.is_studio:
+        changes["target"] = body.target or None
+    words: Any = {"action": "describe again", "state": DatasetState.DESCRIBING}
+    call.office.store.change_dataset(call.who.name, name, changes, **words)
+    task = {"kind": "describe"}
+    call.office.queue(call.who.name, found["name"], task, "bounds", state=JobState.ASKED)
+    return {"name": name}
+
+
+@verb("POST", "/datasets/{name}/open", "officer", then="/datasets/{name}")
+def open_dataset(call: Call, name: str, body: OpeningBody) -> Record:
+    """Confirm all bounds and open the data set; they are never changed afterwards."""
+    office, found = call.office, call.office.found(call.who, name)
+    if found["state"] != DatasetState.PROPOSED:
+        raise InvalidInputError(f"The data set {name!r} is {found['state']}; nothing is changed.")
+    proposed = found["bounds"]
+    if set(body.columns) != set(proposed["columns"]):
+        raise InvalidInputError("State all columns of the table, and no others.")
+    if proposed.get("file") is not None and body.file is None:
+        raise InvalidInputError("State how the file is written: its words for 'missing' are cells.")
+    target = proposed.get("target")
+    record = {**proposed, "columns": body.columns, "confirmed": True}
+    if target is not None:
+        record["target"] = {**(body.target or {}), "column": target["column"]}
+    if body.file is not None:
+        record["file"] = {key: value for key, value in body.file.items() if value not in (None, "")}
+    for key in ("person_rows", "per_person"):
+        if getattr(body, key) is not None:
+            record[key] = getattr(body, key)
+    if body.one_row_per_person:
+        record["one_row_per_person"] = True
+    bounds = TableBounds.from_record(as_tuples(record))
+    bounds.require_confirmed()
+    if found["unit"] == "person" and bounds.person is None:
+        raise InvalidInputError("Unit 'person' needs the column of IDs: 'person' in service.toml.")
+    record.pop("looks_like_ids", None)  # read off the rows, and answered by now
+    changes: Record = {"bounds": record, "notes": {}, "opened": True, "confirmed_by": call.who.name}
+    if office.settings.is_studio:
+        changes |= {"epsilon": body.epsilon or found["epsilon"]}
+        changes |= {"protected": body.protected or found["protected"]}
+    facts_of = {**found, **changes}
+    budget = found["budget"]
+    if budget == name and not office.has_budget(name):  # else a start was cut short
+        words = {key: facts_of[key] for key in ("epsilon", "delta", "unit", "relation", "kind")}
+        SharedBudget.create(office.ledger, budget, **words)
+    elif budget != name and budget not in office.budgets():
+        raise InvalidInputError(f"Open the data set {budget!r} first: its budget is shared.")
+    told: Any = {"action": "open", "state": DatasetState.OPEN, "detail": {"bounds": record}}
+    office.store.change_dataset(call.who.name, name, changes, **told)
+    office.sync()
+    return {"name": name}
+
+
+@verb("GET", "/datasets/{name}/dummy")
+def dummy_rows(
+    call: Call, name: str, rows: Annotated[int, Query(ge=1, le=10_000)] = 200
+) -> Response:
+    """Rows made from the bounds alone, as CSV: try your code out before you spend."""
+    from pyarrow import csv
+
+    found = call.office.found(call.who, name, is_open=True)
+    buffer = io.BytesIO()
+    csv.write_csv(dummy_table(TableBounds.from_record(as_tuples(found["bounds"])), rows), buffer)
+    named = {"Content-Disposition": f'attachment; filename="{name}-dummy.csv"'}
+    return Response(buffer.getvalue(), media_type="text/csv", headers=named)
+
+
+# Requests -----------------------------------------------------------------------------------------
+
+
+@verb("GET", "/datasets/{name}/ask", "analyst", template="ask.html", in_api=False)
+def ask_page(call: Call, name: str) -> Record:
+    """Show the request form."""
+    found = call.office.found(call.who, name, is_open=True)
+    shown = call.office.shown_to(call.who, name)
+    is_number = "lower" in (found["bounds"].get("target") or {})
+    ends = ("Regressor",) if is_number else ("Classifier",)
+    fits = [one for one in ESTIMATORS["fit"] if one.endswith(ends)]
+    has_target = bool(found["bounds"].get("target"))
+    kinds = {k: v for k, v in KINDS.items() if has_target or k not in TARGETED}
+    if shown["holdings"][0]["kind"] != "renyi":
+        kinds.pop("search", None)
+    return {
+        "dataset": shown,
+        "kinds": kinds,
+        "estimators": fits,
+        "settings": {one: ", ".join(sorted(settings_of(one))) for one in fits},
+        "key": secrets.token_hex(16),
+    }
+
+
+TARGETED = ("fit", "explanation", "search")
+
+
+def _task(found: Record, body: NewJob) -> tuple[Record, float]:
+    """Return the checked task and the delta of a request."""
+    told = body.model_dump()
+    is_number = "lower" in (found["bounds"].get("target") or {})
+    if body.kind == "explanation" and is_number:
+        told["estimator"] = body.estimator or "PrivateAdditiveRegressor"
+    total = found["epsilon"], found["delta"]
+    delta = default_delta(body.kind, *total) if body.delta is None else body.delta
+    return checked_task(told), delta
+
+
+@verb("POST", "/datasets/{name}/plan", "analyst", template="cost.html", tag="jobs")
+async def plan(call: Call, name: str, body: JobBody) -> Record:
+    """What a request would cost by its own mechanism, and leave; no row is read.
+
+    Returns whether it `fits`, what total and quota are `after` it, the `largest` epsilon that still
+    fits, what the best `attacker` could do, and whether it `needs_approval`.
+    """
+    office, who = call.office, call.who
+    found = await asyncio.to_thread(office.found, who, name, is_open=True)
+    task, delta = _task(found, body)
+    if call.request.app.state.plans.get(who.name, 0) >= 3:
+        raise HTTPException(429, "Three previews of yours are being made. Try again in a moment.")
+    call.request.app.state.plans[who.name] = call.request.app.state.plans.get(who.name, 0) + 1
+    try:
+        words: Any = {"epsilon": body.epsilon, "delta": delta, "state": JobState.ASKED}
+        wanted = {"kind": "plan", "of": task}
+        job = await asyncio.to_thread(office.queue, who.name, name, wanted, "preview", **words)
+        for _ in range(int(PLAN_PATIENCE / 0.05)):
+            await asyncio.sleep(0.05)
+            job = await asyncio.to_thread(office.store.job, job["id"])
+            if job["state"] not in (JobState.ASKED, JobState.RUNNING):
+                break
+        await asyncio.to_thread(office.store.forget_plan, job["id"])
+    finally:
+        call.request.app.state.plans[who.name] -= 1
+    told = job.get("plan") or {"problem": job.get("reason") or "The workers are busy. Try again."}
+    if "problem" in told:
+        raise InvalidInputError(told["problem"])
+    needs = body.epsilon > found["auto_approve"] and not office.settings.is_studio
+    return {"epsilon": body.epsilon, "delta": delta, "needs_approval": needs, **told}
+
+
+@verb("POST", "/datasets/{name}/jobs", "analyst", then="/jobs/{id}", tag="jobs", status=202)
+def submit(call: Call, name: str, body: JobBody) -> Record:
+    """Ask for a release. With an Idempotency-Key a retry gives the same job.
+
+    It is rehearsed on dummy rows, which says what it costs; then it waits for an officer or goes on
+    at once. It is charged, drawn and stored; only then its state is released.
+    """
+    found = call.office.found(call.who, name, is_open=True)
+    task, delta = _task(found, body)
+    given = call.request.headers.get("idempotency-key") or call.request.query_params.get("key")
+    key = None if not given else f"{call.who.name} {name} {given[:200]}"
+    text = json.dumps([task, body.epsilon, delta, body.purpose], sort_keys=True)
+    record = {"epsilon": body.epsilon, "delta": delta, "digest": sha256(text.encode()).hexdigest()}
+    return _shown(call.office.queue(call.who.name, name, task, body.purpose, key=key, **record))
+
+
+def _shown(job: Mapping[str, Any]) -> Record:
+    """Return a job as it may be seen by now: an end is shown at its fixed time."""
+    if job["state"] in ENDED and job.get("shown", "") > now():
+        hidden = ("reason", "changed", "shown", "phase", "cost")
+        return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
+    return dict(job)
+
+
+@verb("GET", "/jobs", template="jobs.html", tag="jobs")
+def jobs(call: Call, state: str | None = None) -> Record:
+    """Your jobs; officers and auditors see all."""
+    sees_all = call.who.has("officer", "auditor")
+    found = call.office.store.jobs(person=None if sees_all else call.who.name, state=state)
+    told = [_shown(one) for one in found if "estimator" in one["task"]]
+    waiting = call.office.store.jobs(state="waiting") if call.who.has("officer") else []
+    return {"jobs": told, "waiting": waiting}
+
+
+@verb("GET", "/jobs/{identity}", template="job.html", tag="jobs")
+def job(call: Call, identity: str) -> Record:
+    """One job; its `state` says where it stands, its `reason` why it has ended.
+
+    Waiting, queued and running go on. Released has a release. Declined, cancelled, refused (by the
+    budget) and failed cost nothing. Lost was charged, and then nothing was shown.
+    """
+    found = call.office.store.job(identity)
+    is_own = call.who.has("officer", "auditor") or found["person"] == call.who.name
+    if not is_own or "estimator" not in found["task"]:
+        raise NotFoundError(f"There is no job {identity!r}.")
+    protected = call.office.dataset(found["dataset"])["protected"]
+    told = {"reason": "", "cost": None, "phase": None, "started": None, **_shown(found)}
+    return {**told, "words": STATES[told["state"]], "protected": protected}
+
+
+@verb("POST", "/jobs/{identity}/decide", "officer", then="/jobs/{id}", tag="jobs")
+def decide(call: Call, identity: str, body: DecisionBody) -> Record:
+    """Approve a request that waits, or decline it; a declined one costs nothing."""
+    state = JobState.QUEUED if body.approve else JobState.DECLINED
+    words: Any = {"reason": body.reason, "decided_by": call.who.name}
+    found = call.office.store.job(identity)
+    if found["person"] == call.who.name and call.who.role != "owner":
+        raise ForbiddenError("Nobody decides on a request of their own.")
+    return call.office.store.move_job(call.who.name, identity, state, **words)
+
+
+@verb("POST", "/jobs/{identity}/cancel", "officer", "analyst", then="/jobs/{id}", tag="jobs")
+def cancel(call: Call, identity: str) -> Record:
+    """End a job; what was charged stays charged."""
+    job(call, identity)
+    return _shown(call.office.store.cancel_job(call.who.name, identity))
+
+
+# Releases -----------------------------------------------------------------------------------------
+
+
+@verb("GET", "/releases", tag="releases")
+def releases(call: Call, dataset: str | None = None) -> Record:
+    """Releases of the data sets that you may see."""
+    found = call.office.store.releases(dataset)
+    seen = {name: call.office.sees(call.who, name) for name in {one["dataset"] for one in found}}
+    return {"releases": [one for one in found if seen[one["dataset"]]]}
+
+
+@verb("GET", "/releases/{identity}", template="release.html", tag="releases")
+def release(call: Call, identity: str) -> Record:
+    """One release: its `guarantee`, its `files`, and the numbers of its `charts`."""
+    found = _release(call, identity)
+    told = _charts(call, identity)
+    promised = Guarantee.from_dict(found["guarantee"])
+    return {
+        **found,
+        "class_name": found["class"],
+        "charts": told["charts"],
+        "specs": [charts.spec({"": one}) for one in told["charts"] if one["rows"]],
+        "note": told.get("note", ""),
+        "columns": told.get("columns", []),
+        "preview": told.get("preview", []),
+        "sentence": str(promised),
+        "facts": facts(promised),
+        "limits": list(LIMITS),
+        "protected": call.office.dataset(found["dataset"])["protected"],
+        "others": [
+            one
+            for one in call.office.store.releases(found["dataset"])
+            if one["id"] != identity and one["task"]["kind"] == found["task"]["kind"]
+        ],
+    }
+
+
+def _release(call: Asked, identity: str) -> Record:
+    found = call.office.store.release(identity)
+    if not call.office.sees(call.who, found["dataset"]):
+        raise NotFoundError(f"There is no release {identity!r}.")
+    return found
+
+
+def _charts(call: Asked, identity: str) -> Record:
+    path = call.office.settings.releases / identity / "charts.json"
+    found: Record = json.loads(path.read_text()) if path.exists() else {"charts": []}
+    return found
+
+
+@verb("GET", "/compare", template="compare.html", in_api=False)
+def compare(call: Call, release: Annotated[list[str], Query(max_length=6)] = []) -> Record:  # noqa: B006
+    """Releases side by side: settings, guarantees, and their curves in one chart each."""
+    found = [_release(call, identity) for identity in dict.fromkeys(release)]
+    names = {
+        one["id"]: f"{one['purpose'][:40]} (ε {one['guarantee']['epsilon']:.3g})" for one in found
+    }
+    if len(set(names.values())) < len(names):
+        names = {key: f"{name} {place}" for place, (key, name) in enumerate(names.items(), 1)}
+    by_title: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in found:
+        for chart in _charts(call, one["id"])["charts"]:
+            if chart["rows"] and chart["form"] != "heat":
+                by_title.setdefault((chart["title"], chart["form"]), {})[names[one["id"]]] = chart
+    rows = [{**one, "facts": dict(facts(Guarantee.from_dict(one["guarantee"])))} for one in found]
+    return {"releases": rows, "specs": [charts.spec(one) for one in by_title.values()]}
+
+
+@verb("GET", "/releases/{identity}/files/{file}", tag="releases")
+def release_file(call: Call, identity: str, file: str) -> FileResponse:
+    """One file of a release: model, table, guarantee or certificate."""
+    if file not in _release(call, identity)["files"]:
+        raise NotFoundError(f"The release has no file {file!r}.")
+    path = call.office.settings.releases / identity / file
+    return FileResponse(path, filename=f"{identity}-{file}")
+
+
+# Audit --------------------------------------------------------------------------------------------
+
+
+@verb("GET", "/datasets/{name}/report", "officer", "auditor", tag="audit")
+def report(call: Call, name: str) -> Response:
+    """The privacy report of all releases of a data set, to read, print and sign."""
+    found, rows = call.office.found(call.who, name), []
+    for one in reversed(releases(call, name)["releases"]):
+        path = call.office.settings.releases / one["id"] / "model.sfumato"
+        model = load(path) if "explanation.json" in one["files"] else None
+        notes = (f"{one['class']} for {one['person']}", f"approved by {_approver(one)}")
+        promised = Guarantee.from_dict(one["guarantee"])
+        explained = None if model is None else model.explain()
+        rows.append(Result(one["purpose"], promised, {}, notes, explained, f"{one['id']}.sfumato"))
+    service = call.office.settings.config.service
+    kept = None if service.keep_days is None else f"{service.keep_days} days"
+    written = Report(
+        f"Privacy report of {name}",
+        tuple(rows),
+        settings={"protected": found["protected"], "why this budget": found["why"]},
+        ledger=LedgerExtract.of(call.office.budget(found).dataset),
+        office=SignatureBlock(
+            service.controller, call.who.name, found.get("confirmed_by"), kept, found.get("n_rows")
+        ),
+    )
+    return HTMLResponse(written.to_html(), headers={"Content-Security-Policy": REPORT_CSP})
+
+
+def _approver(release: Mapping[str, Any]) -> str:
+    return release.get("approved_by") or "the rule of automatic approval"
+
+
+@verb("GET", "/datasets/{name}/dpia", "officer", "auditor", template="dpia.html", in_api=False)
+def dpia(call: Call, name: str) -> Record:
+    """Answers to the questions of an impact assessment (GDPR, Art. 35), from released facts."""
+    found = call.office.shown_to(call.who, name)
+    return {
+        "dataset": found,
+        "releases": releases(call, name)["releases"],
+        "service": call.office.settings.config.service,
+        "limits": list(LIMITS),
+    }
+
+
+@verb("GET", "/datasets/{name}/charges", "officer", "auditor", tag="audit")
+def charges(call: Call, name: str) -> Record:
+    """Who spent what, when and for which purpose, of releases that are shown."""
+    found = call.office.found(call.who, name)
+    lines = call.office.budget(found).dataset.history() if found.get("opened") else []
+    last = call.office.shown_until()
+    return {"charges": [one.to_dict() for one in lines if last is None or one.time < last]}
+
+
+@verb("GET", "/audit", "officer", "auditor", template="audit.html", tag="audit")
+def audit(call: Call, last: Annotated[int, Query(ge=1, le=10_000)] = 200) -> Record:
+    """Whether every line is intact, who spent what, and what was done, the newest first."""
+    office = call.office
+    named = {one["budget"]: one["name"] for one in office.store.datasets() if one.get("opened")}
+    key = office.settings.key_for("web")
+    public = None if key is None else Path(f"{key}.pub").read_text().strip()
+    return {
+        "checked": office.verify(),
+        "holdings": {b: office.shown_to(call.who, n)["holdings"] for b, n in named.items()},
+        "charges": {b: charges(call, n)["charges"] for b, n in named.items()},
+        "lines": office.store.audit(last=last),
+        "public_key": public,
+        "key_fingerprint": public and sha256(public.encode()).hexdigest(),
+    }
+
+
+@verb("GET", "/audit/statement", "officer", "auditor", tag="audit")
+def statement(call: Call) -> Response:
+    """Everything that was spent, and the heads, signed."""
+    told = audit(call)
+    content = {**told["checked"], "budgets": told["holdings"], "by": call.who.name}
+    content["charges_by_budget"] = told["charges"]
+    key = call.office.settings.key_for("web")
+    headers = {"Content-Disposition": 'attachment; filename="statement.json"'}
+    return JSONResponse(content if key is None else signed(content, key), headers=headers)
+
+
+# The way in and out -------------------------------------------------------------------------------
+
+
+@pages.get("/sign-in")
+def sign_in_page(request: Request, token: str = "") -> Response:
+    """Show the form; a studio's own link signs its one person in."""
+    office: Office = request.app.state.office
+    if office.settings.is_studio and token:
+        request.session["token"] = person_of(office.settings, office.store, token).token
+        return RedirectResponse("/", 303)
+    return page(request, "sign_in.html", is_studio=office.settings.is_studio)
+
+
+@pages.post("/sign-in")
+async def sign_in(request: Request) -> Response:
+    """Change a token for a session, which may do what the token may, as long as it may."""
+    token = str((await request.form()).get("token", "")).strip()
+    office: Office = request.app.state.office
+    who = await asyncio.to_thread(person_of, office.settings, office.store, token)
+    request.session["token"] = who.token
+    return RedirectResponse("/", 303)
+
+
+@pages.post("/sign-out")
+def sign_out(request: Request) -> Response:
+    """End the session; the token stays good for the next one."""
+    request.session.clear()
+    return RedirectResponse("/sign-in", 303)
