@@ -142,8 +142,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "engines_memory": "tables larger than memory",
             "engines_cluster": "workers of Dask",
             "memory": "memory of a fit",
-            "service_crowd": "a crowd that submits",
-            "service_kills": "the service killed at any moment",
             "coverage": "what the tests run",
             "mutation": "planted bugs that tests notice",
         },

@@ -11,6 +11,6 @@ from tests.service.house import House
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A service with one open data set."""
     made = House(tmp_path_factory.mktemp("service"))
-    made.open(epsilon=20.0)
+    made.open(epsilon=40.0)
     yield made
     made.close()

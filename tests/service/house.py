@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ class House:
             async with httpx.AsyncClient(transport=way, base_url="http://test") as client:
                 return await client.request(method, path, **more)
 
-        return asyncio.run(send())
+        with ThreadPoolExecutor(1) as pool:  # also where a browser's loop runs
+            return pool.submit(asyncio.run, send()).result()
 
     def call(
         self, who: str, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any
@@ -153,7 +155,7 @@ class Browser:
     """A person at the pages: keeps cookies, sends forms as a browser does."""
 
     def __init__(self, house: House, token: str) -> None:
-        self.house, self.cookies = house, httpx.Cookies()
+        self.house, self.cookies = house, dict[str, str]()
         answer = self.post("/sign-in", {"token": token})
         assert answer.status_code == 303, answer.text
 
@@ -162,7 +164,9 @@ class Browser:
         held = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         headers = {"Cookie": held, **more.pop("headers", {})}
         answer = self.house.request(method, path, headers=headers, **more)
-        self.cookies.update(answer.cookies)
+        for text in answer.headers.get_list("set-cookie"):
+            name, _, value = text.split(";")[0].partition("=")
+            self.cookies[name] = value
         return answer
 
     def get(self, path: str, status: int = 200) -> str:

@@ -1,119 +1,189 @@
-"""What the page on operations tells to do: backup and restore, keys, upgrade, two users."""
+"""What an operator meets: starts that fail, backups, upgrades, health, metrics, retention."""
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
+import socket
 import sqlite3
+import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from sfumato.cli.main import app
-from sfumato.report.certificate import CertificateError, verified
-from sfumato.service.store import ServiceError, Store
+from sfumato.exceptions import InvalidInputError, LedgerTamperedError
+from sfumato.report.certificate import verified
+from sfumato.service.serving import serve_parts
+from sfumato.service.store import Store
 from tests.service.house import House
-from tests.service.test_studio import Browser
 
 
-def backup(source: Path, target: Path) -> None:
-    """Copy as the page says: the store, then the ledger, then the releases."""
-    target.mkdir()
-    for name in ("service.db", "ledger.db"):
-        with sqlite3.connect(source / name) as old, sqlite3.connect(target / name) as new:
-            old.backup(new)
-        old.close()
-        new.close()
-    shutil.copytree(source / "releases", target / "releases")
-    for key in source.glob("*.key*"):
-        shutil.copy2(key, target)
+def start(house: House, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sfumato", "serve", "--config", str(house.file), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def test_a_restored_service_goes_on_and_an_older_ledger_is_betrayed(tmp_path: Path) -> None:
+def test_a_start_that_cannot_be_says_why(tmp_path: Path) -> None:
+    """Reproduced: a used port gave a link to the other service; a missing certificate looped."""
+    house = House(tmp_path)
+    house.close()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        told = start(house, "--port", str(taken.getsockname()[1]))
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "Cannot listen" in told.stderr
+    for words, said in (
+        ({"host": "0.0.0.0"}, "in the clear"),
+        ({"certificate": "no.pem", "key": "no.key"}, "unusable"),
+    ):
+        house.service = words
+        house.declare()
+        with pytest.raises(InvalidInputError, match=said):
+            serve_parts(type(house.settings)(house.file), ready=print)
+    house.file.write_text("[service")
+    told = start(house)
+    assert (told.returncode, "Traceback" in told.stderr) == (2, False)
+    assert "no TOML" in told.stderr
+
+
+def test_the_command_makes_lists_and_revokes_tokens(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    token = start(house, "token", "uwe", "--scope", "read").stdout.strip()
+    house.tokens["uwe"] = token
+    assert house.call("uwe", "GET", "/me")["scope"] == "read"
+    assert token.split("_")[1] in start(house, "tokens").stdout
+    assert start(house, "revoke", token.split("_")[1]).returncode == 0
+    house.call("uwe", "GET", "/me", status=401)
+    assert start(house, "token", "eve").returncode == 2
+    house.close()
+
+
+def test_an_older_ledger_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Reproduced: without --heads, an older copy was served, and its budget spent twice."""
     house = House(tmp_path)
     house.open()
+    assert house.done(epsilon=0.3)["state"] == "released"
+    copy = Path(house.settings.ledger_address).read_bytes()
+    assert house.done(epsilon=0.3)["state"] == "released"
+    house.close()
+    Path(house.settings.ledger_address).write_bytes(copy)
+    with pytest.raises(LedgerTamperedError):
+        serve_parts(type(house.settings)(house.file), ready=print)
+    house.settings.witness.unlink()  # the releases are witnesses too
+    with pytest.raises(LedgerTamperedError, match="no charge"):
+        serve_parts(type(house.settings)(house.file), ready=print)
+
+
+def test_a_copy_of_everything_goes_on(tmp_path: Path) -> None:
+    house = House(tmp_path / "one")
+    house.open()
+    job = house.done(epsilon=0.3)
+    spent = house.spent()
+    house.close()
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    again = House(tmp_path / "two")
+    again.datasets, again.people = house.datasets, house.people
+    again.declare()
+    assert again.spent() == spent
+    again.call("ada", "GET", f"/releases/{job['id']}")
+    assert again.done(epsilon=0.3)["state"] == "released"
+    again.close()
+
+
+def test_a_store_of_an_older_version_is_upgraded_and_of_a_newer_refused(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.open()
+    house.done()
+    house.close()
+    with sqlite3.connect(house.settings.store_address) as database:
+        database.executescript(
+            """DROP TABLE service_tokens;
+            CREATE TABLE service_people (name TEXT, role TEXT, record TEXT);
+            CREATE TABLE service_tokens (id TEXT, person TEXT, digest TEXT, expires TEXT,
+                revoked INTEGER, record TEXT);
+            INSERT INTO service_tokens VALUES ('1', 'ada', 'x', '9999', 0, '{}');
+            UPDATE service_about SET format = 1;"""
+        )
+    again = House(tmp_path)
+    assert len(again.office.store.tokens()) == len(again.people)
+    again.datasets = house.datasets
+    again.declare()
+    assert again.spent() > 0
+    again.call("uwe", "GET", "/audit")
+    again.close()
+    with sqlite3.connect(house.settings.store_address) as database:
+        database.execute("UPDATE service_about SET format = 99")
+    with pytest.raises(Exception, match="newer"):
+        Store(house.settings.store_address).prepare()
+
+
+def test_health_looks_at_workers_and_metrics_need_a_token(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    told = house.request("GET", "/api/health")
+    assert (told.status_code, told.json()["workers"]) == (503, False)
+    house.open()
+    told = house.request("GET", "/api/health")
+    assert (told.status_code, told.json()["status"]) == (200, "ok")
+    alive = house.settings.state / "workers.alive"
+    os.utime(alive, (time.time() - 60, time.time() - 60))
+    assert house.request("GET", "/api/health").status_code == 503
+    house.submit()
+    headers = {"Authorization": f"Bearer {house.tokens['uwe']}"}
+    figures = house.request("GET", "/metrics", headers=headers).text
+    assert 'sfumato_service{what="jobs queued"} 1.0' in figures
+    assert 'sfumato_service{what="workers ok"} 0.0' in figures
+    assert "sfumato_request_seconds_bucket" in figures
+    house.close()
+
+
+def test_what_is_older_than_it_is_kept_is_deleted_and_stays_charged(tmp_path: Path) -> None:
+    house = House(tmp_path, keep_days=1)
+    house.open()
     job = house.done()
-    backup(tmp_path / "state", tmp_path / "backup")
-    statement = tmp_path / "statement.json"
-    statement.write_text(json.dumps(house.call("uwe", "GET", "/audit/statement")))
-    house.close()
-    shutil.rmtree(tmp_path / "state")
-    shutil.copytree(tmp_path / "backup", tmp_path / "state")
-    house = House(tmp_path)
-    assert house.call("ada", "GET", f"/releases/{job['id']}")["id"] == job["id"]
-    house.call("uwe", "GET", "/audit/verify")
-    assert house.done()["state"] == "released"
-    statement.write_text(json.dumps(house.call("uwe", "GET", "/audit/statement")))
-    house.close()
-    shutil.copy(tmp_path / "backup" / "ledger.db", tmp_path / "state" / "ledger.db")
-    arguments = ["serve", str(tmp_path / "data"), "--state", str(tmp_path / "state")]
-    told = CliRunner().invoke(app, [*arguments, "--heads", str(statement)])
-    assert told.exit_code == 3
-    assert "integrity check failed" in told.stderr
-    house = House(tmp_path)
-    answer = house.call("uwe", "GET", "/audit/verify", status=500)
-    assert "older copy" in answer["message"]
+    spent = house.spent()
+    old = "2020-01-01T00:00:00.000+00:00"
+    house.office.store._database.write(
+        lambda store: [
+            store.run("UPDATE service_jobs SET created = ?", (old,)),
+            store.run("UPDATE service_releases SET shown = ?", (old,)),
+        ]
+    )
+    house.workers._sweep()
+    house.call("ada", "GET", f"/releases/{job['id']}", status=404)
+    house.call("ada", "GET", f"/jobs/{job['id']}", status=404)
+    assert not (house.settings.releases / job["id"]).exists()
+    assert house.spent() == spent
+    assert "delete release" in [
+        one["action"] for one in house.call("uwe", "GET", "/audit")["lines"]
+    ]
     house.close()
 
 
 def test_keys_are_changed_and_old_certificates_stay_good(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.open()
-    job, state = house.done(), tmp_path / "state"
-    old_key = (state / "signing.key.pub").read_text().strip()
-    browser = Browser(house, "olga")
-    for name in ("signing.key", "signing.key.pub", "secret.key"):
-        (state / name).rename(tmp_path / name)
-    house.close()
-    house = House(tmp_path)
-    new_key = (state / "signing.key.pub").read_text().strip()
-    assert new_key != old_key
-    folder = state / "releases" / job["id"]
-    certificate, model = (folder / "certificate.json").read_bytes(), folder / "model.sfumato"
-    verified(certificate, file=model, public_key=old_key)
-    with pytest.raises(CertificateError):
-        verified(certificate, file=model, public_key=new_key)
-    browser.house = house
-    browser.post("/people", 403, name="eve", role="analyst")  # a form of before
-    house.close()
-
-
-def test_a_release_without_a_readable_key_is_still_a_release(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open()
-    key = tmp_path / "state" / "signing.key"
-    key.unlink()
-    key.mkdir()  # as unreadable as a file of another user
     job = house.done()
-    assert job["state"] == "released"
-    assert "certificate.json" not in house.call("ada", "GET", f"/releases/{job['id']}")["files"]
+    folder, key = house.settings.releases / job["id"], house.settings.signing_key
+    public = Path(f"{key}.pub").read_text().strip()
+    assert house.call("uwe", "GET", "/audit")["public_key"] == public
+    assert house.call("uwe", "GET", "/audit/statement")["signature"]["public_key"] == public
+    for path in (key, Path(f"{key}.pub")):
+        path.rename(tmp_path / path.name)
+    other = house.done()
+    again = (house.settings.releases / other["id"] / "certificate.json").read_bytes()
+    verified((folder / "certificate.json").read_bytes(), public_key=public)
+    with pytest.raises(Exception, match="key"):
+        verified(again, public_key=public)
     house.close()
-
-
-def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "service.db"))
-    store.prepare()
-    store._database.write(lambda t: t.run("UPDATE service_about SET format = 99"))
-    with pytest.raises(ServiceError, match="newer"):
-        store.prepare()
-    store.close()
-
-
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    run = CliRunner().invoke
-    assert "does not exist" in run(app, ["serve", str(tmp_path / "none")]).stderr
-    one = run(app, ["serve", str(tmp_path), "--certificate", str(tmp_path)])
-    assert "'--key'" in one.stderr
-    part = run(app, ["serve", str(tmp_path), "--part", "all"])
-    assert "'--part'" in part.stderr
-    (tmp_path / "no.json").write_text("{}")
-    state = ["--state", str(tmp_path / "state"), "--heads", str(tmp_path / "no.json")]
-    assert "not a statement" in run(app, ["serve", str(tmp_path), *state]).stderr
 
 
 def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
     house = House(tmp_path)
+    house.settings.key_for("web")
     for name in ("secret.key", "signing.key"):
-        assert (tmp_path / "state" / name).stat().st_mode & 0o077 == 0
+        assert stat.S_IMODE((house.settings.state / name).stat().st_mode) == 0o600
     house.close()

@@ -26,7 +26,7 @@ TASKS: list[dict[str, Any]] = [
     {"kind": "curve", "estimator": "PrivateMeanCurve", "columns": ["age", "bmi"]},
     {"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": -1}},
 ]
-PLACES = ("/jobs", "/datasets", "/budgets", "/releases", "/datasets/patients")
+PLACES = ("/jobs", "/datasets", "/releases", "/datasets/patients")
 # What is different in every run: times, random names, hashes and signatures that cover them.
 VARIABLE = re.compile(
     r"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00)?|\b[0-9a-f]{64,128}\b|\b[0-9a-f]{16}\b|sfm_\w+"
@@ -42,13 +42,13 @@ def everything(
     **promise: Any,
 ) -> list[str]:
     """Go the whole way on some rows, in this process, and collect all that anybody can see."""
-    (folder / "data").mkdir(parents=True)
-    (folder / "data" / TABLE).write_text(described or rows)
+    folder.mkdir(parents=True)
+    (folder / TABLE).write_text(described or rows)
     house, seen = House(folder), []
     caplog.clear()
     caplog.set_level(logging.DEBUG)
     house.open(**promise)
-    (folder / "data" / TABLE).write_text(rows)
+    (folder / TABLE).write_text(rows)
     playback = list(tapes)
     for asked in TASKS:
         job = house.submit(**asked)

@@ -113,7 +113,7 @@ def _store(settings: Any) -> Any:
 
 def studio(
     table: Annotated[
-        Path, typer.Argument(help="The table: CSV, Parquet, a workbook, FILE.db:TABLE.")
+        Path, typer.Argument(help="The table: CSV, Parquet, a workbook, FILE.duckdb:TABLE.")
     ],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     epsilon: Annotated[float, typer.Option(help="The total, proposed on the page.")] = 3.0,

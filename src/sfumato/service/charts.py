@@ -74,11 +74,10 @@ def _counted(name: str, cells: Sequence[Any]) -> dict[str, Any]:
         return _chart(name, "histogram", name, "rows", rows)
     values, counts = np.unique([str(cell) for cell in known], return_counts=True)
     order = np.argsort(-counts)[:MAX_BARS]
-    kept = sorted(order, key=lambda at: (len(numbers) < len(known), values[at]))
-    if len(numbers) == len(known):
-        kept = sorted(order, key=lambda at: float(values[at]))
-    rows = [{"x": str(values[at]), "y": int(counts[at])} for at in kept]
-    return _chart(name, "bars", name, "rows", rows)
+    are_numbers = len(numbers) == len(known)
+    kept = sorted(order, key=lambda at: (float(values[at]) if are_numbers else 0.0, values[at]))
+    bars: list[dict[str, Any]] = [{"x": str(values[at]), "y": int(counts[at])} for at in kept]
+    return _chart(name, "bars", name, "rows", bars)
 
 
 def _means(model: Any, bounds: Any) -> list[dict[str, Any]]:
@@ -108,68 +107,42 @@ def _means(model: Any, bounds: Any) -> list[dict[str, Any]]:
 def spec(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return Vega-Lite of one chart, or of the same chart of several releases, by their names."""
     first = next(iter(charts.values()))
-    rows = [
-        {**row, "release": name} if len(charts) > 1 else row
-        for name, chart in charts.items()
-        for row in chart["rows"]
-    ]
-    form = first["form"]
-    by = "release" if len(charts) > 1 else "series" if any("series" in r for r in rows) else None
-    if by == "series" and len({row["series"] for row in rows}) == 1:
-        by = None
-    is_number = form in ("line", "histogram", "heat")
+    rows = [{**row, "release": name} for name, chart in charts.items() for row in chart["rows"]]
+    form, one = first["form"], rows[0]
+    n_series = len({row.get("series") for row in rows})
+    by = "release" if len(charts) > 1 else "series" if n_series > 1 else None
     x: dict[str, Any] = {"field": "x", "title": first["x"], "type": "quantitative"}
+    is_number = form in ("line", "histogram", "heat")
     x |= {"scale": {"zero": False}} if is_number else {"type": "nominal", "sort": None}
     y: dict[str, Any] = {"field": "y", "title": first["y"], "type": "quantitative"}
-    shown = [("x", first["x"] or "of"), ("y", first["y"]), ("low", "from"), ("high", "to")]
-    shown += [("series", "class"), ("release", "release"), ("z", "density")]
-    tooltip = [
-        {"field": key, "title": title, **({} if key in NAMED else {"format": ".4~g"})}
-        for key, title in shown
-        if any(key in row and not (isinstance(row[key], str) and key not in NAMED) for row in rows)
-        or (key == "x" and rows)
+    told = {"x": first["x"] or "of", "y": first["y"], "low": "from", "high": "to", "z": "density"}
+    tooltip: list[dict[str, Any]] = [
+        {"field": key, "title": words, **({} if isinstance(one[key], str) else {"format": ".4~g"})}
+        for key, words in told.items()
+        if key in one
     ]
-    for one in tooltip:
-        if one["field"] == "x" and not is_number:
-            one.pop("format", None)
-    colour = {} if by is None else {"color": {"field": by, "type": "nominal", "title": by}}
-    band = {"y": {"field": "low", "type": "quantitative", "title": first["y"]}}
-    band |= {"y2": {"field": "high"}}
-    encoding = {"x": x, "y": y, "tooltip": tooltip, **colour}
-    layers: list[dict[str, Any]]
-    if form == "line":
-        layers = [{"mark": {"type": "line", "point": {"size": 12}}, "encoding": encoding}]
-        if "low" in rows[0]:
-            layers.insert(
-                0, {"mark": {"type": "area", "opacity": 0.22}, "encoding": {**encoding, **band}}
-            )
-    elif form == "heat":
-        square = {"x": {**x, "bin": {"maxbins": 41}}, "y": {**y, "bin": {"maxbins": 41}}}
-        colour = {"color": {"field": "z", "type": "quantitative", "aggregate": "mean", "title": ""}}
-        layers = [{"mark": "rect", "encoding": {**square, **colour, "tooltip": tooltip}}]
-    elif form == "points":
-        layers = [{"mark": {"type": "point", "filled": True, "size": 60}, "encoding": encoding}]
-        if "low" in rows[0]:
-            layers.insert(0, {"mark": "rule", "encoding": {**encoding, **band}})
-        if by is not None:
-            for layer in layers:
-                layer["encoding"]["xOffset"] = {"field": by}
-    else:
-        bars = {
-            "mark": {"type": "bar", "opacity": 1.0 if by is None else 0.55},
-            "encoding": encoding,
-        }
-        if form == "histogram":
-            bars["encoding"] = {
-                **encoding,
-                "x": {**x, "bin": {"binned": True}},
-                "x2": {"field": "x2"},
-            }
-            bars["encoding"]["y"] = {**y, "stack": None}
-        elif by is not None:
-            bars["encoding"] = {**encoding, "xOffset": {"field": by}}
-        layers = [bars]
+    colour: dict[str, Any] = {}
+    if by is not None:
+        colour = {"color": {"field": by, "type": "nominal", "title": by}}
+        tooltip.append({"field": by, "title": by})
+    encoding: dict[str, Any] = {"x": x, "y": y, "tooltip": tooltip, **colour}
+    if by is not None and form in ("points", "bars"):
+        encoding["xOffset"] = {"field": by}
+    band = {**encoding, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    marks: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "line": ({"type": "line", "point": {"size": 12}}, {"type": "area", "opacity": 0.22}),
+        "points": ({"type": "point", "filled": True, "size": 60}, {"type": "rule"}),
+        "heat": ({"type": "rect"}, {}),
+    }
+    mark, band_mark = marks.get(form, ({"type": "bar", "opacity": 0.55 if by else 1.0}, {}))
+    if form == "heat":
+        bins = {"bin": {"maxbins": 41}}
+        shade = {"field": "z", "type": "quantitative", "aggregate": "mean", "title": ""}
+        encoding = {"x": {**x, **bins}, "y": {**y, **bins}, "color": shade, "tooltip": tooltip}
+    elif form == "histogram":
+        encoding |= {"x": {**x, "bin": {"binned": True}}, "x2": {"field": "x2"}}
+        encoding["y"] = {**y, "stack": None}
+    layers = [{"mark": mark, "encoding": encoding}]
+    if "low" in one:
+        layers.insert(0, {"mark": band_mark, "encoding": band})
     return {"data": {"values": rows}, "layer": layers, "title": first["title"]}
-
-
-NAMED = ("series", "release")

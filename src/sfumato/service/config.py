@@ -48,7 +48,7 @@ class Member(_Table):
 class Dataset(_Table):
     """A data set: where its rows are, who is protected, and what may be spent by whom."""
 
-    path: str  # a file, relative to service.toml; FILE.db:TABLE
+    path: str  # a file, relative to service.toml; FILE.duckdb:TABLE
     target: Line | None = None
     person: Line | None = None
     unit: Literal["record", "person"] = "record"

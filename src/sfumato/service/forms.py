@@ -10,7 +10,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow_kind
 
 TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
-WRITTEN = ("delimiter", "quote", "decimal", "thousands", "encoding")
+WRITTEN = ("delimiter", "decimal", "thousands", "encoding")
 
 
 def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from sfumato.service.access import Person
 from sfumato.service.config import OWNER, Dataset, Settings
 from sfumato.service.store import DatasetState, JobState, NotFoundError, Store, now
 
-FACTS = ("target", "person", "unit", "relation", "protected", "why", "epsilon", "delta", "kind")
+FACTS = {"target", "person", "unit", "relation", "protected", "why", "epsilon", "delta", "kind"}
+FACTS |= {"auto_approve"}
 
 
 class Office:
@@ -40,9 +41,9 @@ class Office:
 
     def dataset(self, name: str) -> dict[str, Any]:
         """Return a data set as declared and stored."""
-        found = self.settings.config.datasets.get(name)
-        declared = {} if found is None else found.model_dump(include={*FACTS, "auto_approve"})
-        return {**declared, **self.store.dataset(name)}
+        stored = self.store.dataset(name)
+        found = self.settings.config.datasets.get(name, Dataset(path="no longer declared"))
+        return {**found.model_dump(include=FACTS), **stored}
 
     def budget(self, dataset: Mapping[str, Any]) -> SharedBudget:
         """Return the budget of an open data set."""

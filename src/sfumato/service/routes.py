@@ -60,7 +60,7 @@ STATES = {
     "failed": "nothing was charged",
     "lost": "charged, and nothing was shown",
 }
-PLAN_PATIENCE = 12.0  # seconds
+PLAN_PATIENCE = 24.0  # seconds
 REPORT_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-downloads"
 
 
@@ -285,7 +285,7 @@ def confirm(call: Call, name: str) -> Any:
 def describe(call: Call, name: str, body: ProposalBody) -> Record:
     """Propose bounds anew, in a studio with another column to predict."""
     found = call.office.found(call.who, name)
-    changes = {"reason": ""}
+    changes: Record = {"reason": ""}
     if call.office.settings.is_studio:
         changes["target"] = body.target or None
     words: Any = {"action": "describe again", "state": DatasetState.DESCRIBING}
@@ -317,10 +317,12 @@ def open_dataset(call: Call, name: str, body: OpeningBody) -> Record:
             record[key] = getattr(body, key)
     if body.one_row_per_person:
         record["one_row_per_person"] = True
+    record["confirmed_by"] = call.who.name
     bounds = TableBounds.from_record(as_tuples(record))
     bounds.require_confirmed()
     if found["unit"] == "person" and bounds.person is None:
         raise InvalidInputError("Unit 'person' needs the column of IDs: 'person' in service.toml.")
+    record["seal"] = bounds.seal
     record.pop("looks_like_ids", None)  # read off the rows, and answered by now
     changes: Record = {"bounds": record, "notes": {}, "opened": True, "confirmed_by": call.who.name}
     if office.settings.is_studio:
@@ -435,7 +437,8 @@ def submit(call: Call, name: str, body: JobBody) -> Record:
     given = call.request.headers.get("idempotency-key") or call.request.query_params.get("key")
     key = None if not given else f"{call.who.name} {name} {given[:200]}"
     text = json.dumps([task, body.epsilon, delta, body.purpose], sort_keys=True)
-    record = {"epsilon": body.epsilon, "delta": delta, "digest": sha256(text.encode()).hexdigest()}
+    digest = sha256(text.encode()).hexdigest()
+    record: Any = {"epsilon": body.epsilon, "delta": delta, "digest": digest}
     return _shown(call.office.queue(call.who.name, name, task, body.purpose, key=key, **record))
 
 

@@ -33,7 +33,7 @@ from sfumato.ledger.shared_budget import Payer
 from sfumato.privacy.events import Event
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.service import tasks
-from sfumato.service.config import OWNER, Settings
+from sfumato.service.config import OWNER, Config, Settings
 from sfumato.service.office import Office
 from sfumato.service.store import DatasetState, JobState, NotFoundError, ServiceError, now
 from sfumato.tables.files import TableFile
@@ -43,7 +43,7 @@ log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
 CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
-REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 10, 2.0
+REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 2.0
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
 TOO_SLOW = (
     f"On {tasks.REHEARSED_ROWS} dummy rows these settings took more than the seconds or the memory "
@@ -109,7 +109,7 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
             return
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    more = {} if state == JobState.WAITING else {"shown": _shown(settings)}
+    more: Any = {} if state == JobState.WAITING else {"shown": _shown(settings)}
     store.move_job("worker", job["id"], state, reason=reason, **more, **(record or {}))
 
 
@@ -276,7 +276,8 @@ class Workers:
         self.settings, self.office = settings, Office(settings)
         self.store = self.office.store
         self._children: dict[int, tuple[dict[str, Any], float]] = {}
-        self._ends, self._config, self._swept = False, None, 0.0
+        self._ends, self._swept = False, 0.0
+        self._config: Config | None = None
 
     def run(self) -> None:
         """Work until a signal ends it, and its jobs, which are settled at the next start."""

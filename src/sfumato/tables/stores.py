@@ -81,6 +81,10 @@ def read_sheet(path: str | os.PathLike[str]) -> Any:
     return arrow().Table.from_arrays(columns, [header[place] for place in named])
 
 
+# A view reads nothing but its own file: no other file, no address, no extension.
+CLOSED = {"enable_external_access": "false", "autoload_known_extensions": "false"}
+
+
 class DuckDBTable:
     """A table or view of a DuckDB database, which is opened for reading only."""
 
@@ -105,7 +109,7 @@ class DuckDBTable:
     def query(self, statement: str) -> Iterator[Any]:
         """Yield what a statement returns, in tables of Arrow."""
         try:
-            with self.duckdb.connect(str(self.file), read_only=True) as database:
+            with self.duckdb.connect(str(self.file), read_only=True, config=CLOSED) as database:
                 reader = database.sql(statement).to_arrow_reader(BATCH_ROWS)
                 yield arrow().Table.from_batches([], schema=reader.schema)
                 yield from (arrow().Table.from_batches([batch]) for batch in reader)
