@@ -146,7 +146,7 @@ class Client:
         Job
             To wait for.
         """
-        words = {"Idempotency_Key": key or secrets.token_hex(16)}
+        words: Any = {"Idempotency_Key": key or secrets.token_hex(16)}
         return Job(self, self.call("POST", f"/datasets/{dataset}/jobs", request, **words)["id"])
 
     def fit(self, dataset: str, estimator: Any, *, purpose: str) -> Any:

@@ -156,7 +156,7 @@ class Settings:
         file = Path(str(self.file))
         try:
             found = file.stat()
-            config = Config.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+            config: Config = Config.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
         except OSError as error:
             raise InvalidInputError(f"'{self.file}' cannot be read: {error.strerror}.") from None
         except ValidationError as error:

@@ -39,13 +39,14 @@ _templates = Environment(
     undefined=ChainableUndefined,
     trim_blocks=True,
 )
-_templates.filters |= {
+_filters: dict[str, Any] = {
     "figure": _figure,
     "facts": _declared,
     "percent": lambda value: f"{100 * float(value):.1f} %",
     "time": lambda text: str(text)[:16].replace("T", " "),
     "seconds_since": _seconds_since,
 }
+_templates.filters |= _filters
 
 
 def page(
