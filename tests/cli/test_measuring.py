@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from sfumato import Ledger
 from sfumato.cli.jobs.pipeline import PrivacyRequest, fit_table
-from sfumato.cli.report import BUDGETS, _rows, accuracy, budget_curve, marginals
+from sfumato.cli.report import BUDGETS, budget_curve, marginals, target_rows
+from sfumato.models.scores import measure
 from sfumato.tables.files import TableFile, write_table
 from tests.cli.test_pipeline import BOUNDS, rows
 
@@ -29,13 +31,15 @@ def test_accuracy_and_the_curve_rise_to_the_ceiling(source: TableFile) -> None:
     budget = Ledger().create("rows", epsilon=9.0, delta=1e-5)
     model = fit_table(source, BOUNDS, PrivacyRequest(1.0, 1e-6, ledger=budget), model="gaussian")
     spent, seen = budget.spent(), []
-    curve, ceiling = budget_curve(model, source, source, seen.append)
+    found = budget_curve(model, source, source, seen.append)
+    curve = {epsilon: each["accuracy"] for epsilon, each in found.items()}
+    ceiling = curve.pop(math.inf)
     assert tuple(curve) == BUDGETS
     assert len(seen) == len(BUDGETS) + 1
     assert 0.4 < curve[0.3] <= curve[10.0] + 0.1 <= ceiling + 0.2
     assert ceiling > 0.85
     assert budget.spent() == spent  # thrown away, so not charged
-    assert 0 <= accuracy(model, *_rows(model, source)) <= ceiling + 0.05
+    assert 0 <= measure(model, *target_rows(model, source))["accuracy"] <= ceiling + 0.05
 
 
 def shares(values: Any, *, edges: Any) -> list[float]:

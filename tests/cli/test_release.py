@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sfumato import Ledger
 from sfumato.tables.files import TableFile, write_table
 from tests.cli.running import confirmed, done, patients, refused
 
@@ -40,3 +41,41 @@ def test_a_curve_is_released_and_asked(bounds: Path) -> None:
     assert "PrivateMeanCurve" in done(*words, "--grid", "mean.csv", "--grid-size", "17")
     assert TableFile("mean.csv").count_rows() == 17
     assert "17 predictions" in done("predict", "mean.sfumato", "mean.csv", "-o", "again.csv")
+
+
+def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
+    Ledger("budget.db").create("patients", epsilon=9.0)
+    usual = ("patients.csv", "--epsilon", "1", "--bounds", bounds, "--ledger", "budget.db")
+    told = done("release", "counts", *usual, "--by", "ward", "--analyst", "Ada", "-o", "counts.csv")
+    assert "error bar" in told
+    assert "spent 1 of epsilon 9" in told
+    assert list(TableFile("counts.csv").columns) == ["ward", "count", "low", "high"]
+    for words in (
+        ("mean", "--column", "age", "--by", "ward"),
+        ("sum", "--column", "age"),
+        ("variance", "--column", "age"),
+        ("quantile", "--column", "age", "--at", "0.5"),
+        ("histogram", "--column", "age", "--bins", "5", "--picture", "ages.png"),
+    ):
+        assert json.loads(done("release", words[0], *usual, *words[1:], "--json"))["rows"]
+    assert Path("ages.png").stat().st_size > 1000
+    done("report", "counts.csv", "--ledger", "budget.db", "-o", "report.html")
+    assert Path("report.html").read_text().count("counts.csv") >= 1
+    done("certificate", "counts.csv", "--key", "k.pem", "--new-key", "-o", "c.json", *usual[-2:])
+    assert "holds" in done("verify", "c.json", "--of", "counts.csv")
+    for wrong in (("mean", "--by", "ward"), ("sum", "--column", "age", "--bins", "3")):
+        assert "takes" in refused("release", wrong[0], *usual, *wrong[1:])
+
+
+def test_a_model_is_scored_on_public_and_on_secret_rows(bounds: Path) -> None:
+    done(
+        "fit", "patients.csv", *USUAL, "--bounds", bounds, "-o", "m.sfumato", "--set", "n_steps=20"
+    )
+    public = json.loads(done("score", "m.sfumato", "patients.csv", "--json"))
+    assert 0.4 < public["accuracy"] <= 1
+    assert "auc" in public
+    secret = done("score", "m.sfumato", "patients.csv", "--private", "--epsilon", "1")
+    assert "Proved" in secret
+    assert "--private" in refused("score", "m.sfumato", "patients.csv", "--epsilon", "1")
+    kept = done("predict", "m.sfumato", "patients.csv", "-o", "p.csv", "--keep", "ill")
+    assert f"accuracy: {public['accuracy']:.4g}" in kept

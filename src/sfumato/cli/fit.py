@@ -26,7 +26,9 @@ from sfumato.cli.jobs.pipeline import (
     table_for,
 )
 from sfumato.cli.jobs.publishing import query_table
+from sfumato.cli.report import target_rows
 from sfumato.models.saving import load, save
+from sfumato.models.scores import measure
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
@@ -129,6 +131,10 @@ def predict(
         print_json({**told, "new_categories": dict(new)})
         return
     print_lines(f"{output}: {len(found)} predictions.")
+    target = getattr(getattr(loaded, "bounds", None), "target", None)
+    if target is not None and target.name in (keep or ()):
+        measured = measure(loaded, *target_rows(loaded, source))
+        print_lines(*(f"{name}: {value:.4g}" for name, value in measured.items()))
     for name, count in new.items():
         remark(
             f"{name!r}: {count} of {len(found)} cells contain a category that the bounds do not "

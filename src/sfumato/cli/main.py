@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "describe:check",
     "fit": "fit:fit",
     "predict": "fit:predict",
+    "score": "score:score",
     "fabricate": "fabricate:fabricate",
     "quality": "fabricate:quality",
     "guarantee": "report:guarantee",

@@ -25,6 +25,7 @@ from sfumato.cli.console import (
 from sfumato.cli.jobs.pipeline import table_for
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load
+from sfumato.models.scores import measure
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import (
     Audit,
@@ -150,10 +151,11 @@ def report(
                 rows = table_for(model, test)
                 if train is not None and not parts["curve"]:  # of the first model
                     with progress_bar("training at other budgets", len(BUDGETS) + 1) as advance:
-                        curve, best = budget_curve(model, table_for(model, train), rows, advance)
-                    parts["curve"] = {"accuracy": list(curve.items())}
-                    parts["ceiling"] = {"accuracy": best}
-                metrics = {"accuracy": accuracy(model, *_rows(model, rows))}
+                        curve = budget_curve(model, table_for(model, train), rows, advance)
+                    parts["ceiling"] = curve.pop(math.inf)
+                    first = next(iter(parts["ceiling"]))
+                    parts["curve"] = {first: [(e, found[first]) for e, found in curve.items()]}
+                metrics = measure(model, *target_rows(model, rows))
         promised = Guarantee.from_dict(known["guarantee"])
         notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
         parts["results"].append(
@@ -211,30 +213,25 @@ def _short(value: Any) -> str:
 # Figures measured on raw rows, for the sensitive part of a report. None of them is private.
 
 
-def accuracy(model: Any, rows: Any, labels: Any) -> float:
-    """Return the share of rows whose label the model predicts."""
-    return float(np.mean(model.predict(rows) == labels))
-
-
 def budget_curve(
     model: Any, train: TableFile, test: TableFile, progress: Callable[[int], None] | None = None
-) -> tuple[dict[float, float], float]:
-    """Return the accuracy of such a model at several budgets, and without privacy.
+) -> dict[float, dict[str, float]]:
+    """Return the metrics of such a model at several budgets, and without privacy.
 
     The models are fitted anew, charged to no ledger, and thrown away: the figures are for the
     owner of the rows.
     """
-    learned, measured, found = _rows(model, train), _rows(model, test), {}
+    learned, measured, found = target_rows(model, train), target_rows(model, test), {}
     for epsilon in (*BUDGETS, math.inf):
         again = clone(model).set_params(epsilon=epsilon, ledger=None).fit(*learned)
-        found[epsilon] = accuracy(again, *measured)
+        found[epsilon] = measure(again, *measured)
         if progress is not None:
             progress(1)
-    ceiling = found.pop(math.inf)
-    return found, ceiling
+    return found
 
 
-def _rows(model: Any, source: TableFile) -> tuple[Any, Any]:
+def target_rows(model: Any, source: TableFile) -> tuple[Any, Any]:
+    """Return the rows of a table and its target, as the bounds of a model say."""
     bounds = getattr(model, "bounds", None)
     if not isinstance(bounds, TableBounds) or bounds.target is None:
         raise InvalidInputError(

@@ -56,6 +56,7 @@ from sfumato.sums.statistics import ClassCounts, CountTables, PlaceCounts, Secon
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
+RARE = 0.12  # share of all labels but the first, below which a fit warns
 KNOT_SHARE = 0.05  # of mu²
 ORDER_SHARE, CROSSED_SHARE, COUNT_SHARE = 0.02, 0.1, 1e-3  # of its Gaussian part
 PRIVATE_LEVELS, PUBLIC_LEVELS = 3, 2  # nine knots at quantiles, five at public places
@@ -563,6 +564,18 @@ class AdditiveModel(PrivateEstimator):
             raise refuse("pairs_", "places of columns")
 
 
+def is_first_alone(table: Array, noise: float) -> bool:
+    """Return whether released counts, of cells by label, show hardly a label but the first.
+
+    It is said where the others, with their noise, are below a share of RARE. Cells that are no
+    larger than their noise are passed over.
+    """
+    n_classes = table.shape[1]
+    seen = table[table.sum(axis=1) > 2 * noise * math.sqrt(n_classes)]
+    deviation = noise * math.sqrt(max(seen.shape[0], 1) * (n_classes - 1))
+    return bool(seen[:, 1:].sum() + 2.33 * deviation < RARE * seen.sum())
+
+
 @dataclass(eq=False, repr=False)
 class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     """``score_c(x) = b_c + sum_j f_cj(x_j)``: one private curve per column and class.
@@ -666,9 +679,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins, counted=counted)
         drawn = budget.draw(look, cells.mapped(ScoreBins(scores)))  # [A10] scores by label
         (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
-        sizes = table.reshape(-1, n_classes).sum(axis=0)
-        doubt = 4 * noise * math.sqrt(table.size / n_classes)
-        if sizes[0] > 2 * doubt and (sizes[1:] < doubt).all():
+        if is_first_alone(table.reshape(-1, n_classes), noise):
             warnings.warn(
                 "By the released counts, hardly any record has a label other than the first of the "
                 "public set. A label that is not in the set counts as the first: are the labels of "

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
+from sklearn.metrics import roc_auc_score
 
 from sfumato.exceptions import (
     InvalidInputError,
@@ -25,13 +26,12 @@ from sfumato.exceptions import (
 )
 from sfumato.mechanisms.base import require_epsilon
 from sfumato.models.budget import Budget
-from sfumato.privacy.guarantee import Guarantee, Relation
-from sfumato.sums.grid import FINE_BITS, truncate_to_grid
-from sfumato.sums.maps import ROUNDING_MARGIN
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
+from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords
-from sfumato.sums.statistics import CountTables, SecondMoment
+from sfumato.sums.statistics import CountTables
 from sfumato.tables.bounds import label_places
-from sfumato.tables.cells import as_cells, as_numbers, is_table
+from sfumato.tables.cells import as_cells, as_numbers, columns_of, is_table
 from sfumato.tables.schema import TableBounds
 
 ADVICE = (
@@ -118,6 +118,10 @@ def _say_once(about: str, words: str, *, stacklevel: int) -> None:
 # Private scores -------------------------------------------------------------------------------
 
 
+METRICS = {True: ("r2", "mae"), False: ("accuracy", "auc")}  # of regressors, and of classifiers
+AUC_BINS = 64
+
+
 @dataclass(frozen=True)
 class ReleasedScore:
     """A private score.
@@ -125,16 +129,36 @@ class ReleasedScore:
     Parameters
     ----------
     value : float
-        Share of right labels, or R² of a regressor.
+        The figure.
     deviation : float
         Standard deviation of the noise of `value`, about.
     guarantee : Guarantee
         What is promised.
+    metric : str
+        What was measured.
     """
 
     value: float
     deviation: float
     guarantee: Guarantee
+    metric: str = "accuracy"
+
+
+def measure(model: Any, X: Any, truth: ArrayLike) -> dict[str, float]:
+    """Return all metrics of a fitted model on rows that are public, without noise."""
+    truth, predicted = as_cells(truth), np.asarray(model.predict(X))
+    if is_regressor(model):
+        numbers = as_numbers(truth)
+        known = np.isfinite(numbers)
+        left, spread = numbers[known] - predicted[known], numbers[known] - numbers[known].mean()
+        r2 = 1 - float(left @ left) / max(float(spread @ spread), 1e-300)
+        return {"r2": r2, "mae": float(np.abs(left).mean())}
+    found = {"accuracy": float(are_right(predicted, truth).mean())}
+    labels = np.asarray(model.classes_)
+    places = label_places(labels, truth)
+    if len(labels) == 2 and hasattr(model, "predict_proba") and len(np.unique(places)) == 2:
+        found["auc"] = float(roc_auc_score(places == 1, model.predict_proba(X)[:, 1]))
+    return found
 
 
 def release_score(
@@ -143,8 +167,11 @@ def release_score(
     y: ArrayLike | None = None,
     *,
     epsilon: float,
+    metric: str | None = None,
     delta: float = 0.0,
+    unit: str | None = None,
     relation: str = "replace_one",
+    groups: Any = None,
     target_bounds: tuple[float, float] | None = None,
     ledger: Any = None,
 ) -> ReleasedScore:
@@ -160,9 +187,15 @@ def release_score(
     y : array-like, optional
         Labels or targets; by default the column of a table that the bounds name as target.
     epsilon, delta : float
-        The budget; a classifier needs no delta, a regressor does.
+        The budget; no score needs a delta.
+    metric : {"accuracy", "auc", "r2", "mae"}, optional
+        By default the share of right labels, or R². The area under the ROC curve is of two labels.
+    unit : {"record", "person"}, optional
+        By default that of the ledger; without one, persons where the model's bounds name them.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which data sets count as neighbours.
+    groups : array-like, optional
+        IDs of persons; by default the column that the bounds name.
     target_bounds : (float, float), optional
         Public range of a regressor's target; by default that of the model.
     ledger : DatasetBudget, optional
@@ -175,10 +208,9 @@ def release_score(
 
     Notes
     -----
-    Labels: the counts of right and wrong predictions with Laplace noise; a record moves them by 1
-    (add or remove) or 2 in sum. Targets: the second moment of ``[1, t, p] / √3``, target and
-    prediction scaled to [-1, 1] by the public range, with Gaussian noise. Proof:
-    docs/guarantees/scores.md.
+    Laplace noise on counts of right and wrong predictions, on counts of probabilities by label, or
+    on sums of ``1, t, t² - 1/2, e²`` or ``|e|`` with target t and error e scaled by the public
+    range. Proof: docs/guarantees/scores.md.
 
     Examples
     --------
@@ -191,61 +223,118 @@ def release_score(
     >>> bool(found.value > 0.9)
     True
     """
+    from sfumato.models.statistics import GroupSums  # here: it imports estimators
+
     bounds: Any = getattr(model, "bounds", None)
     of_table = isinstance(bounds, TableBounds)
     if y is None and of_table and is_table(X):
         y = bounds.target_of(X, None)
     if y is None:
         raise InvalidInputError("'y' must be given: the labels or targets of the rows.")
+    offered = METRICS[is_regressor(model)]
+    metric = metric or offered[0]
+    if metric not in offered or (metric == "auc" and len(model.classes_) != 2):
+        raise InvalidInputError(
+            f"'metric' must be {' or '.join(offered)} here; 'auc' is of two labels. Got {metric!r}."
+        )
+    person = _person_unit(unit, bounds, ledger)
+    if person is not None and groups is None and of_table and bounds.person and is_table(X):
+        groups = columns_of(X, [bounds.person])[bounds.person]
+    if person is not None and groups is None:
+        raise InvalidInputError("Unit 'person' needs the ID of each row's person: 'groups'.")
     truth = as_cells(y)
     # Where the number of rows is secret there may be none, of which models say nothing.
     predicted = np.asarray(model.predict(X)) if len(truth) else np.empty(0)
     if truth.ndim != 1 or truth.shape != predicted.shape:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
-    public = ["the model"] + ["number of rows"] * (Relation(relation) is Relation.REPLACE_ONE)
-    statistic: Any = CountTables((2,), ((0,),))
-    if not is_regressor(model):
+    codes, width, statistic = np.zeros(len(truth), dtype=np.intp), 1.0, CountTables((2,), ((0,),))
+    if metric == "accuracy":
         rows = are_right(predicted, truth)[:, None].astype(np.float64)
+    elif metric == "auc":  # [U4] a cell of a probability, and a label
+        chances = model.predict_proba(X)[:, 1:] if len(truth) else np.empty((0, 1))
+        rows = np.clip(np.nan_to_num(np.asarray(chances)) * AUC_BINS, 0, AUC_BINS - 1)
+        codes = np.maximum(label_places(np.asarray(model.classes_), truth), 0)
+        statistic = CountTables((AUC_BINS,), ((0,),), 2)
     else:
-        ends = target_bounds or getattr(model, "target_bounds", None)
-        ends = bounds.target_range if ends is None and of_table else ends
-        if ends is None:
-            raise MissingBoundsError(
-                "'target_bounds' must be given: the public range of the target."
-            )
-        low, high = (float(end) for end in ends)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
-        # [1, t, p] / √3, 0 where the target is missing; each record alone.
-        pair = np.column_stack([as_numbers(truth), predicted])
-        scaled = np.clip((pair - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
-        together = np.column_stack([np.ones(len(truth)), scaled])
-        together[~np.isfinite(pair).all(axis=1)] = 0.0
-        rows = truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
-        statistic, public = SecondMoment(3), [*public, "range of the target"]
-    records = ArrayRecords(rows, relation=relation)
-    budget = Budget(require_epsilon(epsilon), float(delta), records, ledger, facts=tuple(public))
-    # [U1] a record is counted once; [U2] a row of length 1
-    declare = budget.gaussian if is_regressor(model) else budget.laplace
-    release = declare(statistic)
+        low, high = _range(target_bounds or getattr(model, "target_bounds", None), bounds)
+        width = (high - low) / 2
+        pair = (np.column_stack([as_numbers(truth), predicted]) - (low + high) / 2) / width
+        t, error = np.clip(pair, -1, 1)[:, 0], np.diff(np.clip(pair, -1, 1)).ravel() / 2
+        ones = np.ones(len(t))
+        rows = np.column_stack([0 * ones, ones, t, t**2 - 0.5, error**2]) / 3.5  # [U2]
+        if metric == "mae":
+            rows = np.column_stack([0 * ones, ones, np.abs(error)]) / 2
+        rows[~np.isfinite(pair).all(axis=1), 1:] = 0.0
+        statistic = GroupSums(1, rows.shape[1] - 1)  # type: ignore[assignment]
+    if person is None:
+        records = ArrayRecords(rows, codes, relation=relation)
+    else:
+        records = ArrayRecords.of_persons(
+            rows, codes, groups=groups, unit=person, relation=relation
+        )
+    public = ["the model"] + ["range of the target"] * is_regressor(model)
+    if Relation(relation) is Relation.REPLACE_ONE:
+        public.append("number of rows" if person is None else "number of persons")
+    chosen = str(Unit.RECORD if person is None else Unit.PERSON)
+    facts = tuple(public)
+    budget = Budget(require_epsilon(epsilon), float(delta), records, ledger, chosen, facts=facts)
+    release = budget.laplace(statistic)  # [U1] one record or person, one cell
     budget.charge()
-    released = budget.draw(release)  # [U3] the only release
+    drawn = budget.draw(release)  # [U3] the only release
     noise, n_rows = budget.noise(release), records.public_rows
-    if is_regressor(model):
-        moments, noise = 3 * released, 3 * noise
-        total = max(float(moments[0, 0]) if n_rows is None else float(n_rows), 1.0)
-        left = float(moments[1, 1] - 2 * moments[1, 2] + moments[2, 2]) / total
-        spread = float(moments[1, 1] / total - (moments[0, 1] / total) ** 2)
-        spread = max(spread, noise / total)
-        value, deviation = min(1 - left / spread, 1.0), 2 * noise / (total * max(spread, 1e-12))
-    else:
-        wrong, right = (float(count) for count in released)
+    if metric == "accuracy":
+        wrong, right = (float(count) for count in drawn)
         total = max(wrong + right if n_rows is None else float(n_rows), 1.0)
         deviation = noise / total
         if n_rows is not None:  # both counts tell the same: their mean has half the variance
             right, deviation = (right + n_rows - wrong) / 2, deviation * math.sqrt(0.5)
         value = min(max(right / total, 0.0), 1.0)
-    return ReleasedScore(value, deviation, budget.guarantee())
+    elif metric == "auc":
+        sizes = np.maximum((table := drawn.reshape(AUC_BINS, 2)).sum(axis=0), 1.0)
+        shares = table / sizes
+        lower = np.cumsum(shares, axis=0) - shares / 2  # of each label, below a cell
+        value = float(np.clip(shares[:, 1] @ lower[:, 0], 0.0, 1.0))
+        slopes = [(lower[:, 0] - value) / sizes[1], (1 - lower[:, 1] - value) / sizes[0]]
+        deviation = noise * float(np.linalg.norm(slopes))
+    else:
+        sums, noise = drawn[0] * (2 if metric == "mae" else 3.5), noise * 3.5
+        total = max(float(sums[0]), 1.0)
+        if metric == "mae":
+            value = 2 * width * float(np.clip(sums[1] / total, 0.0, 1.0))
+            deviation = 2 * width * noise * 2 / 3.5 * math.hypot(1, value / (2 * width)) / total
+        else:
+            mean, square, left = sums[1] / total, sums[2] / total + 0.5, 4 * sums[3] / total
+            spread = max(float(square - mean**2), 2 * noise / total)
+            value = min(1 - float(left) / spread, 1.0)
+            deviation = (
+                noise / total * math.hypot(4, (1 - value) * math.hypot(1, 2 * mean)) / spread
+            )
+    return ReleasedScore(value, deviation, budget.guarantee(), metric)
+
+
+def _person_unit(unit: str | None, bounds: Any, ledger: Any) -> PersonUnit | None:
+    """Return what is public about persons where they are the unit, by the ledger or the bounds."""
+    kept = getattr(getattr(ledger, "total", None), "unit", None)
+    named = Unit.PERSON if getattr(bounds, "person", None) else Unit.RECORD
+    if Unit(unit or kept or named) is not Unit.PERSON:
+        return None
+    rows = getattr(bounds, "person_rows", None)
+    if rows is None:
+        raise MissingBoundsError(
+            "Unit 'person' needs 'person_rows' in the bounds of the model, the largest number of "
+            "rows used per person."
+        )
+    return PersonUnit(rows, bounds.per_person)
+
+
+def _range(given: Any, bounds: Any) -> tuple[float, float]:
+    given = bounds.target_range if given is None and isinstance(bounds, TableBounds) else given
+    if given is None:
+        raise MissingBoundsError("'target_bounds' must be given: the public range of the target.")
+    low, high = (float(end) for end in given)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
+    return low, high
 
 
 def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
