@@ -2,8 +2,8 @@
 
 SFUMATO_DATA=... python -m benchmarks.bench_mappings_transfer [PART ...]
 
-Parts are labels, paper, usps_mnist, office and several. A part may be cut further,
-``labels:MNIST->USPS:3`` or ``office:dslr``; its numbers then join those of the file.
+Parts are labels and usps_mnist. A part may be cut further, ``labels:MNIST->USPS:3``; its
+numbers then join those of the file.
 SFUMATO_SOURCES names a folder in which released sources are kept between parts.
 
 Rules and constants were chosen on other rows (held-out training rows of MNIST and USPS) and other
@@ -16,16 +16,13 @@ import json
 import os
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.svm import LinearSVC
 
 from benchmarks.recording import RESULTS, mnist, timed, write
 from sfumato import Bounds, PrivateTransferClassifier
-from sfumato.papers.cdmma import EntryTransfer, PrintedTransfer
 
 DELTA = 1e-5
 SEEDS = tuple(range(5))
@@ -80,21 +77,8 @@ def released(rows: Rows, labels: Rows, name: str, **parameters: Any) -> tuple[Pa
     return path, time["wall_s"]
 
 
-@cache
-def _source_of_entries(kind: Any, epsilon: float) -> Any:
-    X, y, _, _ = mnist()
-    bounds = Bounds(lower=0.0, upper=1.0, labels=DIGITS)
-    return kind(epsilon=epsilon, delta=DELTA, bounds=bounds, random_state=0).fit(X, y)
-
-
-def released_entries(kind: Any, epsilon: float) -> tuple[Any, float]:
-    """Release the source of a system at entry level once, with the seconds it took."""
-    fitted, time = timed(lambda: _source_of_entries(kind, epsilon))
-    return fitted, time["wall_s"]
-
-
 def tried(
-    source: Path | PrintedTransfer | EntryTransfer,
+    source: Path,
     target: Rows,
     known: Rows,
     test: Rows,
@@ -103,13 +87,8 @@ def tried(
     **parameters: Any,
 ) -> dict[str, Any]:
     """Learn one target and return its accuracy on test rows, with what decided."""
-    if isinstance(source, PrintedTransfer):
-        fitted = source.set_params(random_state=seed, **parameters)
-        _, time = timed(lambda: fitted.fit_target(target, known))
-    else:
-        kind = PrivateTransferClassifier if isinstance(source, Path) else EntryTransfer
-        model = kind(delta=DELTA, random_state=seed, **parameters)
-        fitted, time = timed(lambda: model.fit(source, None, target, known))
+    model = PrivateTransferClassifier(delta=DELTA, random_state=seed, **parameters)
+    fitted, time = timed(lambda: model.fit(source, None, target, known))
     return {
         "accuracy": round(float(np.mean(fitted.predict(test) == y_test)), 4),
         "start": getattr(fitted, "start_", "labels"),
@@ -164,37 +143,6 @@ def labels_curve(asked: str = "", n_asked: str = "") -> None:
                 write("mappings_labels", numbers, seed=0, unit="record", epsilon=1.0, delta=DELTA)
 
 
-SETTINGS: dict[str, tuple[Any, float, dict[str, Any]]] = {
-    "strict, entry epsilon 0.1": (EntryTransfer, 0.1, {}),
-    "paper's update, epsilon 0.1": (PrintedTransfer, 0.1, {"cross_fit": False}),
-    "paper's update cross-fitted, epsilon 0.1": (PrintedTransfer, 0.1, {"cross_fit": True}),
-    "paper's update, no noise": (PrintedTransfer, np.inf, {"cross_fit": False}),
-}
-
-
-def paper_tables(asked: str = "", title: str = "", seed: str = "") -> None:
-    """The paper's Tables 1 and 2: its update, cross-fitted, and started from the source."""
-    _, _, X_test, y_test = mnist()
-    U, u, U_test, u_test = usps()
-    X_test = X_test.astype(np.float64)
-    pairs = {
-        "MNIST->MNIST": (X_test[:9000], y_test[:9000], X_test[9000:], y_test[9000:]),
-        "MNIST->USPS": (U, u, U_test, u_test),
-    }
-    for pair in [asked] if asked else pairs:
-        T, t, V, v = pairs[pair]
-        for setting in [title] if title else SETTINGS:
-            kind, epsilon, options = SETTINGS[setting]
-            path, seconds = released_entries(kind, epsilon)
-            for number in [int(seed)] if seed else FEW_SEEDS:
-                known = few_labels(t, 10, number)
-                run = tried(path, T, known, V, v, number, **options)
-                key = {"pair": pair, "setting": setting, "run": number}
-                row = key | run | {"source_wall_s": round(seconds, 1)}
-                numbers = joined("mappings_paper", [row], *key)
-                write("mappings_paper", numbers, seed=0, labels_a_class=10, source_releases=1)
-
-
 # The source's images as they are (256 features, unlike the target's 784), or in MNIST's frame.
 FRAMES: dict[str, Any] = {"16 x 16": lambda rows: rows, "enlarged": enlarged}
 
@@ -216,55 +164,9 @@ def usps_to_mnist(n_asked: str = "", frame_asked: str = "", seed: str = "") -> N
                 write("mappings_usps_mnist", numbers, seed=0, unit="record", epsilon=1.0)
 
 
-DOMAINS = {"amazon": 20, "caltech10": 8, "dslr": 8, "webcam": 8}
-SPLITS = 5
-
-
-def office(asked: str = "") -> None:
-    """Office+Caltech10, EfficientNet-Lite0 features, 3 labels per class, beside a linear SVM."""
-    folder = Path(os.environ["SFUMATO_DATA"]) / "office_caltech10"
-    stored = np.load(folder / "efficientnet_lite0_1280.npz")
-    data = {
-        name: (unit(stored[f"{name}_x"].astype(np.float64)), stored[f"{name}_y"])
-        for name in DOMAINS
-    }
-    for first in [asked] if asked else DOMAINS:
-        for second in DOMAINS:
-            if first != second:
-                row = {"pair": f"{first}->{second}"} | _office_pair(
-                    *data[first], *data[second], first
-                )
-                numbers = joined("mappings_office", [row], "pair")
-                write("mappings_office", numbers, seed=0, splits=SPLITS, labels_a_class=3)
-
-
-def _office_pair(S: Rows, s: Rows, T: Rows, t: Rows, first: str) -> dict[str, float]:
-    cube = Bounds(lower=0.0, upper=1.0, labels=range(1, 11))
-    shared = {"bounds": cube, "n_components": 20, "delta": DELTA}
-    settings: dict[str, dict[str, Any]] = {
-        "entry epsilon 0.1": {"epsilon": 0.1},
-        "no noise": {"epsilon": np.inf},
-        "target alone": {"epsilon": np.inf, "use_source": False},
-    }
-    found: dict[str, list[float]] = {name: [] for name in (*settings, "linear SVM")}
-    for seed in range(SPLITS):
-        kept = few_labels(s, min(DOMAINS[first], int(np.bincount(s)[1:].min())), seed) >= 0
-        known = few_labels(t, 3, seed)
-        asked = known < 0
-        svm = LinearSVC(random_state=0).fit(T[~asked], t[~asked])
-        found["linear SVM"].append(float(np.mean(svm.predict(T[asked]) == t[asked])))
-        for name, parameters in settings.items():
-            model = EntryTransfer(random_state=seed, **shared, **parameters)
-            labels = model.fit_predict(S[kept], s[kept], T, known)
-            found[name].append(float(np.mean(labels[asked] == t[asked])))
-    return {name: round(float(np.mean(each)), 4) for name, each in found.items()}
-
-
 PARTS = {
     "labels": labels_curve,
-    "paper": paper_tables,
     "usps_mnist": usps_to_mnist,
-    "office": office,
 }
 
 if __name__ == "__main__":

@@ -94,9 +94,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "mappings_oracle": "against the algorithms as printed",
             "mappings_mnist": "all of MNIST",
             "mappings_labels": "few labels",
-            "mappings_paper": "the paper's Tables 1 and 2",
             "mappings_usps_mnist": "USPS to MNIST",
-            "mappings_office": "Office+Caltech10",
         },
     ),
     "Several parties": (

@@ -745,9 +745,8 @@ def papers() -> Iterator[tuple[str, Case]]:
     yield "DPML", Case(fitted(printed("PrintedDPML")(2, bounds=ball, **BUDGET), X, Y2))
 
     def printed_transfer(ledger: Any) -> tuple[Any, dict[str, Any]]:
-        model = printed("PrintedTransfer")(schedule=(3,), n_layers=1, **entry).set_params(
-            ledger=ledger
-        )
+        kind = printed("MembershipTransferClassifier")
+        model = kind(schedule=(3,), n_layers=1, ledger=ledger, **entry)
         model.fit(IMAGES[:120], DIGITS[:120])
         model.fit_target(IMAGES[120:], np.where(np.arange(80) < 20, DIGITS[120:], -1))
         return model, answers_of(model, IMAGES[:8])

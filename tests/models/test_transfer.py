@@ -22,7 +22,6 @@ from sfumato.models.transfer import (
     fit_autoencoders,
     improve_labels,
 )
-from sfumato.papers.cdmma.systems import from_noisy_rows
 from sfumato.privacy.guarantee import Status
 
 # Most targets here are not protected, and `fit` warns of it; one test is about the warning.
@@ -278,16 +277,6 @@ def known_rows(codes: np.ndarray, per_class: int) -> np.ndarray:
     for code in range(N_CLASSES):
         known[np.nonzero(codes == code)[0][:per_class], code] = 1
     return known
-
-
-def test_the_variance_of_the_noise_is_taken_off(rng: np.random.Generator) -> None:
-    rows, codes = mixture(rng, 20_000)
-    clean = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
-    noisy_rows = rows + rng.laplace(scale=0.5, size=rows.shape)
-    noisy = from_noisy_rows(noisy_rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 2 * 0.5**2))
-    assert noisy["radius"] == pytest.approx(float(clean["radius"]), rel=0.02)
-    ignored = from_noisy_rows(noisy_rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
-    assert ignored["radius"] > 1.01 * noisy["radius"]
 
 
 def rounds(

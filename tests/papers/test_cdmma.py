@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from sfumato import Bounds, Ledger
+from sfumato import Bounds, Ledger, MembershipMapping
 from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.transfer import all_errors, fit_autoencoders
 from sfumato.papers import Setting, verdict_of
-from sfumato.papers.cdmma import PrintedTransfer, digits as mappings
+from sfumato.papers.cdmma import (
+    MembershipFunctions,
+    MembershipTransferClassifier,
+    digits as mappings,
+    student_t_membership,
+)
 from sfumato.papers.cdmma.digits import TABLE_2, Transfer, known_labels
 from sfumato.privacy.guarantee import Status
 
@@ -50,66 +55,89 @@ def test_target_and_test_rows_are_different_rows() -> None:
     first = narrow.target[0].reshape(8, 8)
     halves = (first[:, ::2] + first[:, 1::2]) / 2
     assert wide.target[0].reshape(8, 4) == pytest.approx(halves)
-    unit = wide.in_unit_ball()
-    assert np.linalg.norm(unit.source, axis=1) == pytest.approx(np.ones(600))
 
 
-class Fake:
-    """Answers the first class everywhere; counts what it was asked for."""
+def test_the_source_is_released_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
 
-    calls: list[tuple[Any, ...]] = []  # noqa: RUF012 - a record for one test
+    class Fake:
+        def __init__(self, **parameters: Any) -> None:
+            self.seed = parameters["random_state"]
 
-    def __init__(self, **parameters: Any) -> None:
-        self.parameters = parameters
+        def set_params(self, **parameters: Any) -> None:
+            calls.append(parameters)
 
-    def fit(self, source: Any, y: Any, target: Any = None, known: Any = None) -> Self:
-        if y is not None:
-            Fake.calls.append(("source", self.parameters["random_state"]))
-        if target is not None:
-            Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
-        return self
+        def fit(self, source: Any, y: Any) -> None:
+            calls.append(("source", self.seed))
 
-    def predict(self, rows: Any) -> np.ndarray:
-        return np.zeros(len(rows), dtype=int)
+        def fit_target(self, target: Any, known: Any) -> None:
+            calls.append(int(np.sum(known >= 0)))
 
+        def predict(self, rows: Any) -> np.ndarray:
+            return np.zeros(len(rows), dtype=int)
 
-class PrintedFake(Fake):
-    """The same for the printed system."""
-
-    def fit_target(self, target: Any, known: Any) -> np.ndarray:
-        Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
-        return np.full(len(target), np.unique(known)[1])
-
-
-@pytest.mark.parametrize("kind", [Fake, PrintedFake])
-def test_the_source_is_released_once_a_run(
-    kind: type[Fake], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Fake, "calls", [])
-    monkeypatch.setattr(mappings, "PrintedTransfer", PrintedFake)
+    monkeypatch.setattr(mappings, "MembershipTransferClassifier", Fake)
     rows, y = np.zeros((40, 2)), np.repeat([0, 1], 20)
     transfer = Transfer(rows, y, rows, y, rows[:10], np.array([0] * 4 + [1] * 6))
-    found = mappings.accuracies(kind, transfer, [1, 3], QUICK, epsilon=1.0)
-    assert found == {1: 0.4, 3: 0.4}
-    run = [("target", 40, 2), ("target", 40, 6)]
-    assert Fake.calls == [("source", 0), *run, ("source", 1), *run]
+    found = mappings.accuracies(transfer, [1, 3], QUICK, epsilon=1.0)
+    assert set(found) == {(name, n) for name in (*mappings.READINGS, "mended") for n in (1, 3)}
+    assert all(values == [0.4, 0.4] for values in found.values())
+    assert [call for call in calls if isinstance(call, tuple)] == [("source", 0), ("source", 1)]
+    assert calls[1] == {"rounds": 1, "branch_size": 1000, "cross_fit": False}
+    assert calls[-2] == {"rounds": 1, "branch_size": 1000, "cross_fit": True}
 
 
 def test_a_table_of_printed_figures_is_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = dict(TABLE_2)
 
-    def found(*_: Any, epsilon: float, **__: Any) -> dict[int, float]:
-        return {10: figures[epsilon]}
+    def found(*_: Any, epsilon: float, **__: Any) -> dict[tuple[str, int], list[float]]:
+        return {(name, 10): [figures[epsilon]] for name in (*mappings.READINGS, "mended")}
 
     monkeypatch.setattr(mappings, "accuracies", found)
-    entry = mappings.ENTRIES[1]
-    assert verdict_of(entry, mappings.table_2(QUICK), quick=False) == "reproduced"
-    figures[1.0] = 0.97
-    outcome = mappings.table_2(QUICK)
-    assert [row.agrees for row in outcome.comparisons] == [True, True, True, None]
+    entry, full = mappings.ENTRIES[1], Setting(runs=1)
+    monkeypatch.setattr(mappings, "mnist_to_usps", lambda _: None)
+    assert verdict_of(entry, mappings.table_2(full), quick=False) == "reproduced"
+    figures[1.0] = 0.97  # above is as wrong as below
+    outcome = mappings.table_2(full)
+    assert [row.agrees for row in outcome.comparisons] == [True, True, False, False, True, True]
     assert not any(outcome.claims.values())  # five points between two budgets
-    figures[0.1] = 0.9
-    assert mappings.table_2(QUICK).comparisons[0].agrees is False
+
+
+# Membership functions ----------------------------------------------------------------------------
+
+
+def test_degrees_of_membership_agree_with_the_mapping(rng: np.random.Generator) -> None:
+    x = rng.random((40, 2))
+    y = np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=40)
+    mapping = MembershipMapping(center=False, random_state=0).fit(x, y)
+    functions = MembershipFunctions.of_mapping(mapping, x)
+    best = functions.interpolation @ functions.auxiliary(y)
+    assert best == pytest.approx(mapping.predict(x), abs=1e-6)  # (48)
+    assert functions.tau == pytest.approx(mapping.tau_ * mapping.kernel_variance_, rel=1e-6)
+    top = functions.of_data(best, y)
+    assert 0 < top <= 1
+    for _ in range(20):  # (45) is largest at the outputs
+        assert functions.of_data(best + 0.05 * rng.normal(size=40), y) < top
+    # (39) is the mean of log (33) under (34), up to what depends on neither
+    u = functions.auxiliary(y) + 0.1
+    other = y + 0.3 * rng.normal(size=40)
+    ratio = np.log(functions.given_auxiliary(y, u) / functions.given_auxiliary(other, u))
+    f = functions.interpolation @ u
+    assert ratio == pytest.approx(
+        np.log(functions.given_output(y, f) / functions.given_output(other, f)), rel=1e-9
+    )
+    assert functions.of_output(f, u) == 1.0
+
+
+def test_student_t_membership_is_consistent() -> None:
+    """Equation (11): what two values have as a probability, one of them has too."""
+    K, nu = np.array([[1.0, 0.6], [0.6, 2.0]]), 5.0
+    line = np.linspace(-40, 40, 1601)
+    both = np.array(
+        [[student_t_membership([a, b], [0, 0], K, nu) for b in line[::8]] for a in (0.0, 1.5)]
+    )
+    one = [student_t_membership([a], [0], K[:1, :1], nu) for a in (0.0, 1.5)]
+    assert both.sum(axis=1)[1] / both.sum(axis=1)[0] == pytest.approx(one[1] / one[0], rel=1e-3)
 
 
 # The printed system ------------------------------------------------------------------------------
@@ -128,9 +156,11 @@ def digits() -> Digits:
     return X[:500], y[:500], X[1100:1500], y[1100:1500]
 
 
-def model(**parameters: Any) -> PrintedTransfer:
-    usual = {"epsilon": np.inf, "delta": 1e-5, "schedule": (5, 10), "n_layers": 2}
-    return PrintedTransfer(**(usual | {"bounds": CUBE, "random_state": 0} | parameters))
+def model(**parameters: Any) -> MembershipTransferClassifier:
+    usual: dict[str, Any] = {"epsilon": np.inf, "delta": 1e-5, "schedule": (5, 10), "n_layers": 2}
+    return MembershipTransferClassifier(
+        **(usual | {"bounds": CUBE, "random_state": 0} | parameters)
+    )
 
 
 def test_the_least_error_of_any_term_decides(digits: Digits) -> None:

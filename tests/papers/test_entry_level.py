@@ -21,7 +21,7 @@ from sfumato.exceptions import (
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.papers.cdmma import EntryTransfer
+from sfumato.papers.cdmma import MembershipTransferClassifier
 from sfumato.papers.entry_level import EntryScale
 from sfumato.papers.kahm import (
     EntryFabricator,
@@ -56,9 +56,9 @@ def rows(kind: Any = EntryFabricator, **parameters: Any) -> Any:
     return kind(5, **(usual | parameters))
 
 
-def transfer(**parameters: Any) -> EntryTransfer:
-    usual = {"n_components": 5, "schedule": (2,), "bounds": CUBE, "random_state": 0}
-    return EntryTransfer(**(usual | parameters))
+def transfer(**parameters: Any) -> MembershipTransferClassifier:
+    usual = {"schedule": (2,), "n_layers": 1, "delta": 0.0, "bounds": CUBE, "random_state": 0}
+    return MembershipTransferClassifier(**(usual | parameters))
 
 
 # Scaling -----------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_accuracy_at_a_generous_budget(three: Data) -> None:
     known = np.where(np.arange(len(y)) < 30, y, -1)
     for _ in range(2):  # any number of targets
         with pytest.warns(UserWarning, match="target is not protected"):
-            source.fit(source, None, X, known)
+            source.fit_target(X, known)
     assert source.score(X, y) > 0.9
     assert "target are not protected" in str(source.guarantee_)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from sfumato.exceptions import InvalidInputError
 
 Verdict = Literal[
@@ -225,6 +227,12 @@ class Entry:
             raise InvalidInputError(
                 f"The 'name' of an entry must be table-N or figure-N. Got {self.name!r} instead."
             )
+
+
+def spread_of(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return mean and standard deviation over runs."""
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return float(np.mean(values)), sd
 
 
 def verdict_of(entry: Entry, outcome: Outcome, *, quick: bool) -> Verdict:

@@ -1,3 +1,8 @@
-"""Membership mappings and transfer: the printed system, the mended one, tables and verdicts."""
+"""CDMMA, membership-mapping autoencoders: the paper's systems under its names, and its tables."""
 
-from sfumato.papers.cdmma.systems import EntryTransfer, PrintedTransfer
+from sfumato.models.mappings import (
+    MembershipAutoencoder as CDMMA,  # noqa: N814 - the paper's name
+    WideMembershipAutoencoder as WideCDMMA,
+)
+from sfumato.papers.cdmma.membership import MembershipFunctions, student_t_membership
+from sfumato.papers.cdmma.systems import MembershipTransferClassifier

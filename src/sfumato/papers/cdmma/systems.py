@@ -1,11 +1,9 @@
-"""Transfer at entry level: mended, and as printed (Algorithms 5 and 6, equations 79 to 87).
+"""The paper's transfer, as printed (Algorithms 5 and 6, equations 79 to 87).
 
-Noise comes before everything else, so both promises hold, for one *number* of one row of the
-source; they say nothing of the target. Mended, the source gives Gaussians of its noisy rows, and
-the target is classified as by `sfumato.PrivateTransferClassifier`. As printed, it gives
-autoencoders; equation (79) is an isometry of the target's leading principal components, so the
-target's classifier runs in those coordinates, with the p of the source's space in its averages, and
-the source's space is entered only where the source is asked.
+Noise comes before everything else, so the promise holds, for one *number* of one row of the source;
+it says nothing of the target. Equation (79) is an isometry of the target's leading principal
+components, so the target's classifier runs in those coordinates, with the p of the source's space
+in its averages, and the source's space is entered only where the source is asked.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,32 +22,26 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form
-from sfumato.core.memory import require_memory
+from sfumato.core.constraints import Form, whole
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.gaussians import CentredGaussians, gaussians_from_moments, top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.transfer import (
     NOT_PROTECTED,
     WARNING,
-    Gaussians,
-    Planned,
     PrivateTransferClassifier,
     all_errors,
     fit_autoencoders,
-    from_released,
     improve_labels,
     sound_rows,
     target_codes,
 )
 from sfumato.papers.entry_level import EntryEstimator
-from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.cells import checked_column, checked_rows
 
 Array = NDArray[Any]
 Codes = NDArray[np.intp]
-DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
 MAX_FIRST_COMPONENTS = 20
 MAX_POINTS = 1000
@@ -56,100 +49,11 @@ SHARED = ("schedule", "n_layers", "inducing_ratio", "kappa", "cross_fit", "use_s
 
 
 @dataclass(eq=False, repr=False)
-class EntryTransfer(EntryEstimator, PrivateTransferClassifier):
-    """Classify a target with few labels, helped by a source that protects single numbers.
-
-    Parameters
-    ----------
-    schedule, n_layers, inducing_ratio, kappa, n_components, target_components, cross_fit, \
-use_source, n_jobs, verbose, random_state
-        See `sfumato.PrivateTransferClassifier`.
-    $entry
-
-    Attributes
-    ----------
-    source_ : dict
-        Gaussians of the source, from its noisy rows.
-    source_guarantee_ : Guarantee
-        The promise for one number of one row of the source.
-    guarantee_ : Guarantee
-        The same; with a target on condition that the record is one of the source.
-
-    Privacy
-    -------
-    $privacy
-    Assumptions and numerics : bounds are public; noise is float-safe. Rows and labels of the
-        target are not protected. Proof: docs/guarantees/transfer.md.
-    """
-
-    parameters: ClassVar[Form] = {
-        **EntryEstimator.parameters,
-        **PrivateTransferClassifier.parameters,
-    }
-
-    def plan_source(self, source: Any, y_source: Any) -> Planned:
-        """Check the source, every entry of which gets noise; nothing is charged."""
-        budget, scale, entries, codes, labels = self._read_entries(source, y_source)
-        if labels is None or len(labels) < 2:
-            raise InvalidInputError("The label set has only one class; a classifier needs two.")
-        self.classes_, n_features = labels, entries.shape[1]
-        self.source_bounds_, self.n_source_features_ = self.row_bounds, n_features
-        mechanism = self._noise(scale, entries)
-        require_memory(DIRECTION_COPIES * float(n_features) ** 2, "The subspace of the source")
-
-        def draw() -> tuple[Gaussians, Guarantee]:
-            assert budget.receipt is not None  # noqa: S101 - charged before anything is drawn
-            noisy, promise = self._release_entries(scale, entries, mechanism, budget.receipt)
-            kept = min(self.n_components, n_features)
-            variance = mechanism.variance() / scale.units**2
-            return from_noisy_rows(noisy, codes, len(labels), kept, variance), promise
-
-        return budget, (mechanism.event(),), draw
-
-
-def from_noisy_rows(
-    rows: Array, codes: Codes, n_classes: int, n_components: int, noise_variance: Array
-) -> Gaussians:
-    """Return Gaussians of rows whose entries carry independent noise of a known variance a column.
-
-    Directions are the principal ones that stand out of the noise, and those of the class means.
-    The noise adds its own covariance to that of the rows, which is taken off again, and leaves
-    sampling noise of about its variance times ``√(2 n)`` on a sum over n rows, to
-    which the rows add their own. What that drowns is shrunk by `gaussians_from_moments`.
-    """
-    centre = rows.mean(axis=0)
-    away = rows - centre
-    n_rows, n_features = away.shape
-    without_noise = away.T @ away / n_rows - np.diag(noise_variance)
-    values, principal = top_eigenvectors(without_noise, n_components)
-    edge = float(noise_variance.max()) * ((1 + math.sqrt(n_features / n_rows)) ** 2 - 1)
-    counts = np.maximum(np.bincount(codes, minlength=n_classes), 1)
-    means = np.array([away[codes == code].sum(axis=0) for code in range(n_classes)])
-    both = np.column_stack([principal[:, values > edge], (means / counts[:, None]).T])
-    left, sizes, _ = np.linalg.svd(both, full_matrices=False)
-    basis = left[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
-    coordinates = away @ basis
-    order = coordinates.shape[1]
-    spread = float(np.einsum("ij,ij->", coordinates, coordinates)) / n_rows
-    scaled = (basis.T * noise_variance) @ basis
-    radius = math.sqrt(max(spread - float(np.trace(scaled)), 1e-9 * spread, 1e-300))
-    coordinates /= radius
-    scaled /= radius**2
-    moments = np.zeros((n_classes, order + 1, order + 1))
-    for code in range(n_classes):
-        mine = coordinates[codes == code]
-        members = np.column_stack([mine, np.ones(len(mine))])
-        moments[code] = members.T @ members
-        moments[code, :-1, :-1] -= scaled * len(mine)
-    # Sampling has noise of its own: rows of a spread of about 1 / order along each direction.
-    noise = (float(np.trace(scaled)) + 1) / order * math.sqrt(2 * n_rows / n_classes)
-    gaussians = gaussians_from_moments(moments, noise)
-    return from_released(CentredGaussians(centre, basis, radius, gaussians, np.arange(n_classes)))
-
-
-@dataclass(eq=False, repr=False)
-class PrintedTransfer(ClassifierMixin, EntryEstimator):
+class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
     """Classify a target with few labels by autoencoders, beside those of a noisy source (87).
+
+    `fit` releases the source (Algorithms 5 and 6); `fit_target` learns a target, any number of
+    times. The promise is printed and proved for one number of the source.
 
     Parameters
     ----------
@@ -159,8 +63,14 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         Layers of the target's autoencoders.
     inducing_ratio, kappa : float, default=0.5, 0.1
         See `sfumato.MembershipMapping`.
+    rounds : int, default=1
+        Iterations of (82) and (83) for each dimension of the schedule. "4 iterations" are one for
+        each of four; read as four for each, Table 1 comes nearer.
+    branch_size : int, default=1000
+        Rows of a branch, of which a class has ``ceil(N / branch_size)``; 1500 stands for *rounding*
+        N / 1000 for classes below 1500 rows, as a paper of the same author has it.
     cross_fit : bool, default=False
-        Label each target row by a model that did not see it, which is not printed.
+        Label each target row by a model that did not see it, which is not printed: mended.
     use_source : bool, default=True
         False leaves the source out at the target's side.
     $entry
@@ -190,6 +100,8 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
     n_layers: int = LAYERS
     inducing_ratio: float = 0.5
     kappa: float = 0.1
+    rounds: int = 1
+    branch_size: int = 1000
     cross_fit: bool = False
     use_source: bool = True
     n_jobs: int | None = None
@@ -199,6 +111,8 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
     parameters: ClassVar[Form] = {
         **EntryEstimator.parameters,
         **{name: PrivateTransferClassifier.parameters[name] for name in SHARED},
+        "rounds": whole(least=1),
+        "branch_size": whole(least=1),
     }
 
     def fit(self, source: ArrayLike, y_source: ArrayLike) -> Self:
@@ -229,7 +143,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         self.source_classifier_ = fit_autoencoders(
             self, generator, noisy, codes, n_components, n_layers=LAYERS, center=False
         )
-        self.source_directions_ = _subspace(noisy, -(-noisy.shape[1] // 2)).T
+        self.source_directions_ = _subspace(noisy, max(1, noisy.shape[1] // 2)).T
         self.guarantee_ = self.source_guarantee_
         return self
 
@@ -251,7 +165,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         check_is_fitted(self, "source_classifier_")
         rows = sound_rows(checked_rows(self, target, reset=True))
         known = checked_column(self, y_target, len(rows))
-        codes = target_codes(self.classes_, known, every_class="the printed transfer")
+        codes = target_codes(self.classes_, known, every_class="this transfer")
         warnings.warn(WARNING, stacklevel=2)
         self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
         labelled = codes >= 0
@@ -260,7 +174,11 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
             self.target_directions_ = _subspace(rows, n_kept)
         points = self._target_points(rows)
         generator = check_random_state(self.random_state)
-        words: dict[str, Any] = {"center": False, "width": self.n_source_features_}
+        words: dict[str, Any] = {
+            "center": False,
+            "width": self.n_source_features_,
+            "branch_size": self.branch_size,
+        }
         # First labels by a classifier of the labelled rows alone, with every point inducing. Its
         # subspace dimension is one less than the smallest class has rows, at most 20.
         smallest = int(np.bincount(codes[labelled]).min())
@@ -269,9 +187,18 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         given = points[labelled], codes[labelled]
         first = fit(*given, n_components, n_layers=1, inducing_ratio=1.0)
         found = np.where(labelled, codes, first.errors(points).argmin(axis=1))
-        fit = partial(fit, n_layers=self.n_layers)
-        found = improve_labels(fit, points, found, labelled, self, generator)
-        self.target_classifier_ = fit(points, found, self.schedule[-1])
+
+        def fit_and_keep(*arguments: Any) -> MembershipClassifier:
+            model: MembershipClassifier = fit(*arguments, n_layers=self.n_layers)
+            if len(arguments[0]) == len(points):  # not of a fold
+                self.target_classifier_ = model
+            return model
+
+        schedule = tuple(n for n in self.schedule for _ in range(self.rounds))
+        plan = SimpleNamespace(schedule=schedule, cross_fit=self.cross_fit)
+        found = improve_labels(fit_and_keep, points, found, labelled, plan, generator)
+        if self.cross_fit:  # all of its models are of one fold
+            fit_and_keep(points, found, self.schedule[-1])
         # Learn to undo the source's filter of a row's own class (84) to (86).
         there = self._in_source_space(points)
         n_points = min(math.ceil(len(there) / 2), MAX_POINTS)
