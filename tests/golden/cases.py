@@ -155,7 +155,7 @@ def table_bounds(target: str | None = "label", *, persons: bool = False) -> Tabl
 
 # Runs -------------------------------------------------------------------------------------------
 
-ANSWERS = ("predict", "predict_proba", "decision_function", "transform", "predict_interval")
+ANSWERS = ("predict", "predict_proba", "decision_function", "transform")
 
 
 # Hulls of rows that Gaussians were fitted to: where the noise leaves two directions all but equal,

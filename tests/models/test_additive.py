@@ -153,8 +153,6 @@ def test_curves_of_a_target_are_found(noise: None, waves: Split) -> None:
     fitted = regressor(epsilon=2.0).fit(*waves)
     assert fitted.score(*waves) > 0.85
     assert fitted.guarantee_.epsilon <= 2.0
-    ends = fitted.predict_interval(waves[0], 0.9)
-    assert 0.8 < np.mean((ends[:, 0] <= waves[1]) & (waves[1] <= ends[:, 1])) < 0.99
     frame = pd.DataFrame(waves[0], columns=["a", "b", "c"])
     facts = {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1), "y": (-3, 3)}
     bounds = TableBounds.from_dict(facts, target="y")
@@ -165,8 +163,8 @@ def test_the_line_is_that_of_least_squares(rng: np.random.Generator) -> None:
     g = rng.uniform(-1, 1, 5000)
     t = 0.2 + 0.5 * g + 0.1 * rng.normal(size=5000)
     rows = np.column_stack([np.ones(5000), g, t])
-    level, slope, spread, _ = target_line(rows.T @ rows, 1e-9, 10.0)
-    assert [level, slope, spread] == pytest.approx([0.2, 0.5, 0.1], abs=0.01)
+    level, slope, _ = target_line(rows.T @ rows, 1e-9, 10.0)
+    assert [level, slope] == pytest.approx([0.2, 0.5], abs=0.01)
     assert target_line(rows.T @ rows, 1e5, 10.0)[1] == 0  # all noise
 
 

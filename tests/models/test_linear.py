@@ -349,9 +349,6 @@ def test_without_noise_it_is_a_robust_line():
     robust = regressor(epsilon=np.inf).fit(X, y)
     found = robust.coef_ @ X.T + robust.intercept_
     np.testing.assert_allclose(found, X @ [1, -0.5, 0] + 0.3, atol=0.1)
-    assert robust.residual_std_ == pytest.approx(0.2, abs=0.02)
-    ends = robust.predict_interval(X, 0.9)
-    assert 0.85 < np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) < 0.95
 
 
 def test_predictions_have_the_mean_of_a_skewed_target(rng):

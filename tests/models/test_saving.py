@@ -21,7 +21,7 @@ from sfumato.exceptions import (
     StoredModelError,
 )
 from sfumato.models import saving as models
-from sfumato.models.saving import guarantee_of, load, save
+from sfumato.models.saving import load, save
 from sfumato.privacy.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent
 from sfumato.privacy.guarantee import RecordReading, Relation
 
@@ -111,7 +111,7 @@ def test_guarantee_survives_with_its_sentence(path, promise):
     model._sklearn_output_config = {"transform": "pandas"}
     save(model, path)
     assert load(path)._sklearn_output_config == model._sklearn_output_config
-    assert load(path).guarantee_ == guarantee_of(path) == promise
+    assert load(path).guarantee_ == promise
     assert header_of(path)["guarantee"]["sentence"] == str(promise)
 
 
@@ -185,7 +185,6 @@ def test_every_supported_value_comes_back_the_same(tmp_path_factory, value):
         {1, 2},
         b"bytes",
         1j,
-        2**5000,
         np.random.RandomState(0),
         np.array([None, "a"], dtype=object),
         np.array([b"a"]),
@@ -207,10 +206,6 @@ def test_unsupported_value_is_refused_by_name(path, value):
 
 
 def test_other_models_that_cannot_be_saved(path):
-    endless = []
-    endless.append(endless)
-    with pytest.raises(InvalidInputError, match=r"Box\.content.*deep"):
-        save(Box(content=endless), path)
     with pytest.raises(InvalidInputError) as caught:
         save(Box(content={"secret": len}), path)
     assert "secret" not in str(caught.value)
@@ -241,7 +236,6 @@ def refused_or_same(data, path, model):
     except StoredModelError:
         return True
     assert same(model, again)
-    assert guarantee_of(path) == model.guarantee_
     return False
 
 
@@ -310,9 +304,8 @@ def test_forging_without_a_change_is_accepted(path):  # negative control of the 
 
 def test_newer_format_is_refused_with_a_sentence(path):
     forged_header(path, lambda h: h.update(format_version=2, sfumato_version="9.9"))
-    for read in (load, guarantee_of):
-        with pytest.raises(StoredModelError, match=r"format version 2.*9\.9.*up to 1.*Update"):
-            read(path)
+    with pytest.raises(StoredModelError, match=r"format version 2.*9\.9.*up to 1.*Update"):
+        load(path)
 
 
 @pytest.mark.parametrize("name", ["Ledger", "os.system", "LogisticRegression", "Bounds", "", None])
@@ -422,7 +415,7 @@ def test_absurd_declared_size_is_refused(path, size):
     data[entry + 20 : entry + 28] = struct.pack("<II", size, size)
     path.write_bytes(data)
     with pytest.raises(StoredModelError, match="more bytes than it has"):
-        guarantee_of(path)
+        load(path)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -440,17 +433,6 @@ def test_unused_array_is_refused(path):
     forge(path, arrays={"arrays/9.npy": npy((1,), data=bytes(8))})
     with pytest.raises(StoredModelError, match="does not use"):
         load(path)
-
-
-def test_guarantee_of_reads_the_header_alone(path, monkeypatch):
-    save(small_model(), path)
-    read = []
-    whole = zipfile.ZipFile.read
-    monkeypatch.setattr(
-        zipfile.ZipFile, "read", lambda self, name: read.append(name) or whole(self, name)
-    )
-    assert guarantee_of(path) == Guarantee(epsilon=1.0)
-    assert read == ["SHA256SUMS", "header.json"]
 
 
 # Written aside and renamed ------------------------------------------------------------------

@@ -154,11 +154,12 @@ def test_a_random_duration_is_a_condition() -> None:
     quick = search(constant_time=False, runs="logarithmic").fit(X, y)
     assert quick.guarantee_.status == "conditional"
     assert "duration" in quick.guarantee_.conditions[0]
-    with pytest.raises(InvalidInputError, match="resume"):
-        search(constant_time=False, resume="x").fit(X, y)
 
 
 # Interruptions -----------------------------------------------------------------------------------
+
+
+KEPT = {"settings", "reference", "charged", "winner"}
 
 
 def killed_at(step: int, X: Any, y: Any, **options: Any) -> None:
@@ -182,23 +183,20 @@ def killed_at(step: int, X: Any, y: Any, **options: Any) -> None:
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 6])
-def test_a_killed_search_goes_on_without_a_second_charge(tmp_path: Path, step: int) -> None:
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_killed_search_starts_again_without_a_second_charge(tmp_path: Path, step: int) -> None:
     X, y = rows(60)
     budget = Ledger(tmp_path / "budget.db").create("patients", epsilon=2.5, delta=1e-4)
     options = {"ledger": budget, "resume": tmp_path / "search"}
     killed_at(step, X, y, **options)
-    if step == 6:
+    if step > 1:  # nothing that was drawn is kept
         state = json.loads((tmp_path / "search" / "search.json").read_text())
-        assert len(state["choices"]) > len(state["scores"]) > 0
+        assert (state.keys(), state["winner"]) == (KEPT, None)
     found = search(**options, n_jobs=2).fit(X, y)
     assert budget.statement().charges == 1
-    assert sorted(p.name for p in (tmp_path / "search").iterdir()) == [
-        "search.json",
-        "winner.sfumato",
-    ]
     again = search(**options, n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(again.predict(X), found.predict(X))
+    assert (again.best_score_, again.guarantee_) == (found.best_score_, found.guarantee_)
     assert budget.statement().charges == 1
 
 
@@ -237,33 +235,14 @@ def test_a_folder_that_another_ledger_paid_for_is_refused(tmp_path: Path) -> Non
     assert paid.statement().charges == 1
 
 
-def test_a_folder_never_shows_the_number_of_runs(tmp_path: Path) -> None:
-    X, y = rows(60)
-    states = []
-    written = SearchFolder.write
-
-    def write(self: SearchFolder, **changes: Any) -> None:
-        written(self, **changes)
-        states.append(json.loads((tmp_path / "s" / "search.json").read_text()))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SearchFolder, "write", write)
-        found = search(resume=tmp_path / "s").fit(X, y)
-    most = found.cost_.event.max_runs
-    assert len(states[-2]["scores"]) == most  # all runs, whatever K
-    assert set(states[-1]["winner"]) == {"score", "choice"}
-    assert not states[-1]["scores"]
-    with pytest.raises(InvalidInputError, match="other settings"):
-        search(resume=tmp_path / "s", mean_runs=3.0).fit(X, y)
-
-
-def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_search_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
     X, y = rows(60)
     search(resume=tmp_path).fit(X, y)
+    with pytest.raises(InvalidInputError, match="other settings"):
+        search(resume=tmp_path, mean_runs=3.0).fit(X, y)
     state = tmp_path / "search.json"
     whole = state.read_text()
-    for old, new in (("true", "false"), ('"reference"', '"referenze"'), ("0.", "1."), ("}", "")):
-        assert old in whole
+    for old, new in (('"reference"', '"referenze"'), ("}", "")):
         state.write_text(whole.replace(old, new, 1))
         with pytest.raises(InvalidInputError, match=r"search\.json"):
             search(resume=tmp_path).fit(X, y)

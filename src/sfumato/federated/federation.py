@@ -281,13 +281,9 @@ class Federation(RemoteRecords):
         """Return the records seen through a public map, which is computed at the parties."""
         return self._view(_maps=(*self._maps, row_map), _cached_as="", width=row_map.width)
 
-    def cache(self) -> Records:
+    def cache(self, *, in_singles: bool = False) -> Records:
         """Return the records with their maps computed once and kept at the parties."""
-        return self._view(_cached_as="rows")
-
-    def cache_float32(self) -> Records:
-        """Do the same on the grid of `Float32Rows`."""
-        return self._view(_cached_as="singles")
+        return self._view(_cached_as="singles" if in_singles else "rows")
 
     def _view(self, **changes: Any) -> Self:
         view = copy.copy(self)

@@ -313,7 +313,6 @@ class AdditiveModel(PrivateEstimator):
         "intercept_": numbers("s"),
         "noise_factor_": numbers("w", "a"),
         "hat_means_": numbers("w"),
-        "hat_covariance_": numbers("w", "w"),
         "orders_": numbers("w", least=-1.0, most=1.0),
         "pairs_": numbers("p", 2, least=0.0),
         "pair_coef_": numbers("s", "p"),
@@ -482,11 +481,10 @@ class AdditiveModel(PrivateEstimator):
         for part in hats.slices:
             share = np.maximum(means[part], 0.0)
             means[part] = share / max(float(share.sum()), 1e-12)
-        covariance = second - np.outer(means, means)
         self.noise_factor_ = factor  # divided by `_keep`
         self.hat_means_, self.pair_means_ = np.split(means, [hats.width])
-        self.hat_covariance_ = covariance[: hats.width, : hats.width]
-        self.pair_deviations_ = np.sqrt(np.maximum(np.diag(covariance)[hats.width :], 0.0))
+        squares = np.diag(second)[hats.width :] - self.pair_means_**2
+        self.pair_deviations_ = np.sqrt(np.maximum(squares, 0.0))
         scores = AdditiveScores(rows, weights[:, :-1] @ back.T, weights[:, -1] * white.height)
         return scores, look, octiles, centre, scale
 
@@ -617,9 +615,9 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         The constant.
     counts_ : ndarray of shape (n_classes,)
         Released class sizes; equal parts of the public number of rows where none were needed.
-    noise_factor_, hat_means_, hat_covariance_ : ndarray
-        B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef_`; released means and
-        covariances of the hats.
+    noise_factor_, hat_means_ : ndarray
+        B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef_`; released means of
+        the hats.
     orders_, pairs_, pair_coef_ : ndarray
         The place of each knot or category, from -1 to 1; places of the columns of each pair, and
         the weight of the product of theirs.
@@ -729,8 +727,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
 
     Curves are those of `PrivateAdditiveClassifier`. They are learned by Huber's loss around the
     released median of the target, in units of its released spread; a last small release of
-    predictions beside targets brings back the mean of a skewed target and gives the spread of the
-    residuals.
+    predictions beside targets brings back the mean of a skewed target.
 
     Parameters
     ----------
@@ -747,9 +744,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     ----------
     knots_, coef_, intercept_ : ndarray
         As for `PrivateAdditiveClassifier`, in units of the target; one score. So are
-        `noise_factor_`, `hat_means_`, `hat_covariance_`, and what is said there about pairs.
-    residual_std_ : float
-        Released standard deviation of the residuals.
+        `noise_factor_`, `hat_means_`, and what is said there about pairs.
     reach_ : ndarray of shape (2,)
         Range of predictions, around the released spread of the scores.
     slope_doubt_ : float
@@ -793,7 +788,6 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     score_noise: ClassVar[float] = 0.4  # spreads of the target
     learned: ClassVar[Form] = {
         **AdditiveModel.learned,
-        "residual_std_": real(least=0.0),
         "reach_": numbers(2),
         "slope_doubt_": real(least=0.0, most=1.0),
     }
@@ -821,10 +815,9 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         moments = 3 * budget.draw(look, beside)  # [A7] scores with targets; no row from here on
         centre, unit = (least + most) / 2, (most - least) / 2
         steepest = STEEPEST * reach * scale / unit
-        level, slope, spread, self.slope_doubt_ = target_line(moments, noise, steepest)
+        level, slope, self.slope_doubt_ = target_line(moments, noise, steepest)
         start, width = centre + unit * (level - slope / reach * middle), high - low
         self._keep(scores, unit * (slope / reach) * width, low + start * width)
-        self.residual_std_ = unit * spread * width
         ends_of_line = centre + unit * np.array([level - slope, level + slope])
         self.reach_ = np.clip(ends_of_line, 0.0, 1.0) * width + low
         self.guarantee_ = budget.guarantee("range of the target")

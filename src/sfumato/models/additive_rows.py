@@ -41,7 +41,7 @@ BIN_MIDDLES = np.concatenate([[-14.0], (BIN_EDGES[:-1] + BIN_EDGES[1:]) / 2, [14
 # and a bin must have this many deviations of its noise, or it is empty.
 DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
 CAUTION = 2.0  # times the variance of the noise, taken from squares of slopes
-MIN_RESIDUAL = 1e-6
+MIN_VARIANCE = 1e-6
 
 
 # Columns and knots ------------------------------------------------------------------------------
@@ -498,7 +498,7 @@ def probability_line(
 
 
 def target_line(moments: Array, noise: float, steepest: float) -> tuple[float, ...]:
-    """Return level and slope of the target over g, the deviation of what is left, doubt of slope.
+    """Return level and slope of the target over g, and the doubt of the slope.
 
     Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
     shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
@@ -506,12 +506,10 @@ def target_line(moments: Array, noise: float, steepest: float) -> tuple[float, .
     n_rows = max(float(moments[0, 0]), 1.0)
     noise = noise / n_rows
     score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])
-    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_RESIDUAL), 1.0)
+    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_VARIANCE), 1.0)
     joint = float(moments[1, 2]) / n_rows - score * target
     # Positive part: what is left once the noise of it, of variance noise²/2, is taken away.
     shrunk = max(0.0, 1 - CAUTION * noise**2 / max(joint**2, 1e-300))
     slope = min(max(joint / own * shrunk, 0.0), steepest)
-    left = float(moments[2, 2]) / n_rows - target**2 - slope * (2 * joint - slope * own)
-    spread = math.sqrt(max(left, noise / 2, MIN_RESIDUAL**2))
     doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
-    return target - slope * score, slope, spread, min(doubt, 1.0)
+    return target - slope * score, slope, min(doubt, 1.0)

@@ -757,9 +757,7 @@ def target_range(owner: Any) -> tuple[float, float]:
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):
-    """Base of regressors: a public range of the target, and intervals by the residual spread."""
-
-    residual_std_: float
+    """Base of regressors: a public range of the target."""
 
     def predict(self, X: Any) -> Array:
         """Return the expected target of rows, inside its public range.
@@ -775,20 +773,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             Predictions.
         """
         raise NotImplementedError
-
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Return intervals that hold about a share `coverage` of targets, by the residual spread.
-
-        They are as wide for all rows, and right where residuals are about normal and the noise of
-        the fit is small beside them: that noise is in the spread too.
-        """
-        from scipy.stats import norm  # here: a slow import
-
-        if not 0 < coverage < 1:
-            raise InvalidInputError(f"'coverage' must lie between 0 and 1. Got {coverage}.")
-        half = float(norm.ppf((1 + coverage) / 2)) * self.residual_std_
-        ends = self.predict(X)[:, None] + np.array([[-half, half]])
-        return np.asarray(np.clip(ends, *target_range(self)))
 
     def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002
         target_range(self)

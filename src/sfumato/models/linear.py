@@ -370,17 +370,9 @@ class TargetMoments:
         self.target = float(np.clip(moments[order, -1] / self.n_rows, -1.0, 1.0))
         self.covariance = self.second / self.n_rows - np.outer(self.mean, self.mean)
         self.joint = moments[:order, -1] / self.n_rows - self.mean * self.target
-        self.variance = float(moments[-1, -1]) / self.n_rows - self.target**2
-        self.spread = self._deviation(self.variance)  # of t
-
-    def _deviation(self, variance: float) -> float:
-        """Return a standard deviation, not below what noise hides."""
-        return math.sqrt(min(max(variance, self.noise / 2, MIN_SPREAD**2), 1.0))
-
-    def line(self, coef: Array) -> tuple[float, float]:
-        """Return the level beside weights, and the spread of what they leave."""
-        left = self.variance - float(coef @ (2 * self.joint - self.covariance @ coef))
-        return self.target - float(coef @ self.mean), self._deviation(left)
+        variance = float(moments[-1, -1]) / self.n_rows - self.target**2
+        # The deviation of t, not below what noise hides.
+        self.spread = math.sqrt(min(max(variance, self.noise / 2, MIN_SPREAD**2), 1.0))
 
     def whitened(self) -> tuple[LinearRows, float]:
         """Return the map of z to whitened rows; see `whitened_rows`.
@@ -407,7 +399,7 @@ class TargetMoments:
         turn = float(coef @ self.joint) - own
         turn = clear(turn, self.noise * math.sqrt(length / 2 + length**2)) / own
         coef = coef * min(max(1 + turn, 0.0), STEEPEST)
-        lift = self.line(coef)[0] - level
+        lift = self.target - float(coef @ self.mean) - level
         return coef, level + clear(lift, self.noise * math.sqrt((1 + float(coef @ coef)) / 2))
 
 
@@ -416,8 +408,7 @@ class PrivateLinearRegressor(PrivateRegressor):
     """``y(x) = coef.x + intercept``, a robust line with the mean of the target.
 
     Rows are whitened by ``sum [z; 1; t][z; 1; t]ᵀ + noise``, and the weights of Huber's loss are
-    learned by noisy gradients, in spreads of the target; slope, level and residual spread come
-    from the matrix.
+    learned by noisy gradients, in spreads of the target; slope and level come from the matrix.
 
     Parameters
     ----------
@@ -437,8 +428,6 @@ class PrivateLinearRegressor(PrivateRegressor):
         to their public ranges.
     intercept_ : float
         The constant.
-    residual_std_ : float
-        Standard deviation of the residuals, from the same release.
     guarantee_ : Guarantee
         The privacy guarantee of the fit.
 
@@ -475,7 +464,6 @@ class PrivateLinearRegressor(PrivateRegressor):
     learned: ClassVar[Form] = {
         "coef_": numbers("d"),
         "intercept_": real(),
-        "residual_std_": real(least=0.0),
     }
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
@@ -507,11 +495,9 @@ class PrivateLinearRegressor(PrivateRegressor):
         level = found.target + found.spread * float(weights[0, -1]) * white.height
         coef = found.spread * (white.weights_before @ weights[0, :-1])
         coef, level = found.correct(coef, level)
-        spread = found.line(coef)[1]
         centre, radius = bounds.ball(width)
         self.coef_ = coef * (half / radius)
         self.intercept_ = float(middle + half * level - self.coef_ @ centre)
-        self.residual_std_ = half * spread
         self.guarantee_ = budget.guarantee("range of the target")
         return self
 

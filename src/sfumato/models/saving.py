@@ -45,16 +45,15 @@ HEADER = "header.json"
 CERTIFICATE = "certificate.json"  # a signed promise that may travel with the model
 _SUMS = "SHA256SUMS"
 _ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no records
-_DEEPEST = 32
-_MAX_INTEGER_BITS = 4096  # JSON readers refuse far longer ones
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
-# Of files of 0.2.0; dropped where the class no longer takes them.
+# Parameters and attributes in files of 0.2.0; dropped where the class no longer has them.
 RETIRED = {
     *("algorithm", "bandwidth_share", "branch_size", "device", "entry_bound", "expected_rows"),
     *("gaussians_per_class", "hull_components", "huber_width", "loss", "method", "momentum"),
     *("n_components", "n_jobs", "n_smoothing", "partition", "pca_share", "regularization"),
     *("protect_target", "relation", "samples_per_gaussian", "single_release", "target_delta"),
     *("target_epsilon", "target_ledger", "unit", "verbose"),
+    *("hat_covariance_", "labels_", "residual_std_", "winners_"),
 }
 
 
@@ -126,21 +125,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     with open_stored(path) as members:
         header = members.header()
-        model = Decoder(_known_classes(), members).whole_model(header["model"])
-        if getattr(model, "guarantee_", None) != _guarantee_in(header):
+        decoder = Decoder(_known_classes(), members)
+        model, promised = decoder.model(header["model"]), header["guarantee"]
+        if decoder.unused:
+            raise StoredModelError("It contains arrays that its header does not use.")
+        stated = None if promised is None else Guarantee.from_dict(promised)
+        if getattr(model, "guarantee_", None) != stated:
             raise StoredModelError("The header and the model state different guarantees.")
         return model
-
-
-def guarantee_of(path: str | os.PathLike[str]) -> Guarantee | None:
-    """Read only the header and return the guarantee of a stored model, or None if it has none."""
-    with open_stored(path) as members:
-        return _guarantee_in(members.header())
-
-
-def _guarantee_in(header: dict[str, Any]) -> Guarantee | None:
-    record = header["guarantee"]
-    return None if record is None else Guarantee.from_dict(record)
 
 
 def _known_classes() -> dict[str, type]:
@@ -199,10 +191,8 @@ class Members:
 
     def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
         listed = archive.infolist()  # refused before any member is read
-        if any(m.compress_type != zipfile.ZIP_STORED for m in listed):
+        if any((m.compress_type, m.compress_size) != (0, m.file_size) for m in listed):
             raise StoredModelError("It is compressed, and Sfumato never compresses its files.")
-        if any(m.compress_size != m.file_size for m in listed):
-            raise StoredModelError("It declares two sizes for one member.")
         if sum(m.file_size for m in listed) > file_size:
             raise StoredModelError("It declares more bytes than it has.")
         if len({m.filename for m in listed}) != len(listed):
@@ -231,11 +221,6 @@ class Members:
                 f"{header['sfumato_version']}; Sfumato {running_version()} reads versions up to "
                 f"{FORMAT_VERSION}. Update Sfumato to read it."
             )
-        if header["sfumato_version"].startswith("0.1."):
-            raise StoredModelError(
-                f"It was written by Sfumato {header['sfumato_version']}, which this version does "
-                "not read; Sfumato 0.2.0 brings it to a form that this version reads."
-            )
         return header
 
 
@@ -258,27 +243,19 @@ def _members_of(model: Any) -> dict[str, bytes]:
         raise InvalidInputError(
             f"A {type(model).__name__} is not stored; save its {part}, which has its guarantee."
         )
-    writer = Encoder(_known_classes())
-    stored = writer.model(model, type(model).__name__)
-    guarantee = getattr(model, "guarantee_", None)
+    encoder, guarantee = Encoder(_known_classes()), getattr(model, "guarantee_", None)
     header = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "sfumato_version": running_version(),
         "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "model": stored,
+        "model": encoder.model(model, type(model).__name__),
     }
-
-    def plain(value: Any) -> Any:  # a guarantee may hold a NumPy scalar where a float was meant
-        if isinstance(value, np.generic):
-            return value.item()
-        raise TypeError(f"a value is a {type(value).__name__}")
-
-    try:
-        text = json.dumps(header, allow_nan=False, indent=1, default=plain)
-    except (TypeError, ValueError) as error:
+    try:  # a guarantee may hold a NumPy scalar where a float was meant
+        text = json.dumps(header, allow_nan=False, indent=1, default=lambda value: value.item())
+    except (AttributeError, TypeError, ValueError) as error:
         raise InvalidInputError(f"The guarantee cannot be written as JSON: {error}.") from error
-    return {HEADER: text.encode("ascii"), **writer.arrays}
+    return {HEADER: text.encode("ascii"), **encoder.arrays}
 
 
 def _is_attribute(name: str) -> bool:
@@ -293,7 +270,7 @@ class Encoder:
         self.classes = classes
         self.arrays: dict[str, bytes] = {}
 
-    def model(self, model: Any, place: str, depth: int = 0) -> dict[str, Any]:
+    def model(self, model: Any, place: str) -> dict[str, Any]:
         """Encode parameters and learned attributes of an estimator."""
         kind: type = type(model)
         if self.classes.get(kind.__name__) is not kind:
@@ -313,22 +290,17 @@ class Encoder:
                 )
         return {
             "class": kind.__name__,
-            "parameters": self._fields(parameters, place, depth),
-            "learned": self._fields(learned, place, depth),
+            "parameters": self._fields(parameters, place),
+            "learned": self._fields(learned, place),
         }
 
-    def _fields(self, values: dict[str, Any], place: str, depth: int) -> dict[str, Any]:
-        return {
-            name: self.value(values[name], f"{place}.{name}", depth + 1) for name in sorted(values)
-        }
+    def _fields(self, values: dict[str, Any], place: str) -> dict[str, Any]:
+        return {name: self.value(values[name], f"{place}.{name}") for name in sorted(values)}
 
-    def value(self, value: Any, place: str, depth: int) -> Any:
+    def value(self, value: Any, place: str) -> Any:
         """Encode one value; `place` names it in an error."""
-        if depth > _DEEPEST:
-            raise InvalidInputError(f"'{place}' is nested more than {_DEEPEST} levels deep.")
         kind = type(value)  # exactly: a subclass may carry more than would be stored
-        is_short = kind is int and value.bit_length() <= _MAX_INTEGER_BITS
-        if value is None or kind in (bool, str) or is_short:
+        if value is None or kind in (bool, int, str):
             return value
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
@@ -339,30 +311,23 @@ class Encoder:
         if is_foreign_array(value):  # a tensor, wherever it lives, comes back as an array of NumPy
             return self._array(to_numpy(value), place)
         if kind in (list, tuple):
-            items = [self.value(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value)]
+            items = [self.value(each, f"{place}[{i}]") for i, each in enumerate(value)]
             return items if kind is list else {"tuple": items}
-        if kind is dict:
-            if not all(type(key) is str for key in value):
-                raise InvalidInputError(f"'{place}' is a dict whose keys are not all strings.")
+        if kind is dict and all(type(key) is str for key in value):
             # A key may be a data value, and no error names it.
-            numbered = enumerate(value.items())
-            return {
-                "dict": {
-                    k: self.value(v, f"{place}[item {i}]", depth + 1) for i, (k, v) in numbered
-                }
-            }
+            values = [
+                self.value(each, f"{place}[item {i}]") for i, each in enumerate(value.values())
+            ]
+            return {"dict": dict(zip(value, values, strict=True))}
         if kind is Bounds:
-            return {"bounds": self._fields(vars(value), place, depth)}
+            return {"bounds": self._fields(vars(value), place)}
         if kind is TableBounds:
-            return {"table": self.value(value.to_record(), place, depth + 1)}
+            return {"table": self.value(value.to_record(), place)}
         if kind is Guarantee:
             return {"guarantee": value.to_dict()}
         if isinstance(value, BaseEstimator):
-            return {"model": self.model(value, place, depth)}
-        very_long = "very long " if kind is int else ""
-        raise InvalidInputError(
-            f"'{place}' holds a {very_long}{kind.__name__}, which cannot be saved."
-        )
+            return {"model": self.model(value, place)}
+        raise InvalidInputError(f"'{place}' holds a {kind.__name__}, which cannot be saved.")
 
     def _array(self, value: NDArray[Any] | np.generic[Any], place: str) -> dict[str, Any]:
         array = np.asanyarray(value)
@@ -389,19 +354,12 @@ class Decoder:
             "dict": self._fields,
             "float": float,
             "guarantee": Guarantee.from_dict,
-            "model": self._model,
+            "model": self.model,
             "scalar": lambda name: self._array(name)[()],
             "strings": self._strings,
             "table": lambda record: TableBounds.from_record(self.value(record)),
             "tuple": lambda items: tuple(self.value(item) for item in items),
         }
-
-    def whole_model(self, record: dict[str, Any]) -> Any:
-        """Build the model of a file, and make sure that nothing of the file is left over."""
-        model = self._model(record)
-        if self.unused:
-            raise StoredModelError("It contains arrays that its header does not use.")
-        return model
 
     def value(self, value: Any) -> Any:
         """Build one value."""
@@ -415,7 +373,8 @@ class Decoder:
     def _fields(self, record: dict[str, Any]) -> dict[str, Any]:
         return {name: self.value(value) for name, value in record.items()}
 
-    def _model(self, record: dict[str, Any]) -> Any:
+    def model(self, record: dict[str, Any]) -> Any:
+        """Build a model, checked by the forms of its class."""
         name = record["class"]
         parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
         # Classes and settings of 0.2.0.
@@ -437,7 +396,8 @@ class Decoder:
                 raise StoredModelError(
                     f"It contains the attribute {attribute!r}, which is not one."
                 )
-            setattr(model, attribute, value)
+            if attribute not in RETIRED - known.keys():
+                setattr(model, attribute, value)
         check_stored(model)
         return model
 

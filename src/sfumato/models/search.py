@@ -1,11 +1,12 @@
 """Search for settings at one price: the best of a random, hidden number of private runs.
 
 PrivateSearchCV   plan (public, what every run releases) -> one charge -> runs -> the winner
-SearchFolder      from which an interrupted search continues
+SearchFolder      which keeps the charge of a search that was interrupted, and then its winner
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import math
@@ -39,7 +40,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
 from sfumato.models.base import PrivateEstimator, n_jobs as check_n_jobs
 from sfumato.models.pipelines import check_pipeline
-from sfumato.models.saving import load, save
+from sfumato.models.saving import load, stored_bytes
 from sfumato.models.scores import are_right
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
@@ -284,8 +285,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Make all runs that the law allows and look at K of them, so that neither duration nor
         progress reveals K. False makes K runs only; the guarantee then has a condition.
     resume : path-like, optional
-        A folder from which the search continues after an interruption, without a second charge. It
-        is as secret as the rows until the search has ended.
+        A folder that keeps the charge and then the winner: after an interruption the same call
+        searches again without a second charge, and after the end it returns the same winner.
     n_jobs : int, optional
         Runs at a time.
     epsilon, delta : float, default=1.0, 1e-6
@@ -437,24 +438,22 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             return total / (records.public_rows or 1), choice, model
 
         with nullcontext() if self.resume is None else SearchFolder(self.resume, public) as folder:
-            released = None if folder is None else folder.state["winner"]
-            if folder is not None and released is not None:
-                score, choice = released["score"], released["choice"]
-                model = load(folder.path / WINNER)
-                guarantee = private_step(model)[1].guarantee_
+            if folder is not None and folder.state["winner"] is not None:
+                score, choice, model = folder.winner()
             else:
                 charges = self._pay(cost.event, folder)
-                (score, choice, model), runs = self._search(cost.event, len(settings), run, folder)
-                guarantee = replace(self._guarantee(cost, runs), charges=charges)
+                (score, choice, model), runs = self._search(cost.event, len(settings), run)
                 # Its own guarantee would leave out the other runs.
+                guarantee = replace(self._guarantee(cost, runs), charges=charges)
                 private_step(model)[1].guarantee_ = guarantee
                 if folder is not None:
-                    folder.finish(model, score, choice)
+                    stored = base64.b64encode(stored_bytes(model)).decode()
+                    folder.write(winner=[score, choice, stored])
         self.best_estimator_ = model
         self.best_params_ = dict(settings[choice])
         self.best_score_ = score
         self.cost_ = cost
-        self.guarantee_ = guarantee
+        self.guarantee_ = private_step(model)[1].guarantee_
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
@@ -467,10 +466,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if isinstance(self.runs, str) and self.runs not in LAWS:
             listed = ", ".join(map(repr, LAWS))
             raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")
-        if self.resume is not None and not self.constant_time:
-            raise InvalidInputError(
-                "'resume' needs constant_time=True: a folder of K runs would reveal K."
-            )
         moved = score_records(np.zeros((_n_rows(X), 1)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
@@ -551,9 +546,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         promise = {"unit": private.unit, "relation": private.relation}
         if folder is None:
             return prepay(self.ledger, event, **promise).charges
-        probe = folder.path / "probe.sfumato"
-        save(self._candidate({}, 1.0), probe)  # a model that cannot be stored is refused before
-        probe.unlink()
+        stored_bytes(self._candidate({}, 1.0))  # a model that cannot be stored is refused before
         reference, has_lines = folder.state["reference"], hasattr(self.ledger, "lines")
         is_found = has_lines and any(
             line.note.reference == reference for line in self.ledger.lines()
@@ -582,7 +575,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         event: SelectionEvent,
         n_settings: int,
         run: Callable[[int], _Run],
-        folder: SearchFolder | None,
     ) -> tuple[_Run, list[Guarantee]]:
         """Return the winner, and the guarantees of all runs."""
         law = RunLaw(event)
@@ -590,13 +582,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         choices = law.choices(n_settings, n_runs).tolist()
         scores: list[float] = []
         kept: dict[int, _Run] = {}  # runs better than all before: one is the best of the first K
-        if folder is not None:
-            choices = folder.state["choices"] or choices
-            scores = list(folder.state["scores"])
-            folder.write(choices=choices)
-            for place in folder.state["kept"]:
-                kept[place] = scores[place], choices[place], load(folder.model(place))
-        guarantees = [private_step(model)[1].guarantee_ for _, _, model in kept.values()]
+        guarantees: list[Guarantee] = []
         # What a losing run warns of, by its own releases, would be one more output.
         with warnings.catch_warnings(action="ignore"):
             while len(scores) < n_runs:
@@ -605,11 +591,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                     guarantees.append(private_step(done[2])[1].guarantee_)
                     if done[0] > max(scores, default=-math.inf):  # of equal ones the first counts
                         kept[len(scores)] = done
-                        if folder is not None:
-                            save(done[2], folder.model(len(scores)))
                     scores.append(done[0])
-                if folder is not None:
-                    folder.write(scores=scores, kept=sorted(kept))
         n_counted = law.number() if self.constant_time else n_runs  # [V6] K, after all runs
         return kept[max(place for place in kept if place < n_counted)], guarantees
 
@@ -645,11 +627,10 @@ STATE, WINNER = "search.json", "winner.sfumato"
 
 
 class SearchFolder:
-    """A folder from which an interrupted search continues: all runs are in it, and K is in none.
+    """A folder that keeps the charge of a search, and then its winner.
 
-    All `max_runs` runs are made before K is drawn, so the folder says nothing of K. It holds the
-    scores so far and those models that may still win, is as secret as the rows, and is emptied
-    when the winner is known: then it holds the winner alone, which is released once.
+    Nothing that an interrupted search drew is in it: the search starts again, paid for. The winner
+    is written in one step, so that one charge releases one.
 
     path: A folder; it is made where there is none.
     settings: Everything public that the search depends on; another search is refused.
@@ -658,12 +639,9 @@ class SearchFolder:
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         self.path = Path(path)
         self.state: dict[str, Any] = {
-            "settings": _digest(settings),
+            "settings": sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
             "reference": uuid.uuid4().hex,
             "charged": False,
-            "choices": [],
-            "scores": [],
-            "kept": [],
             "winner": None,
         }
 
@@ -675,7 +653,7 @@ class SearchFolder:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # [V11] ends with the process
             file = self.path / STATE
             state = json.loads(file.read_text()) if file.exists() else self.state
-            if state is not self.state and state.pop("checksum", None) != _digest(state):
+            if state.keys() != self.state.keys():
                 raise ValueError
         except (OSError, ValueError, AttributeError) as error:
             os.close(self._held)
@@ -703,21 +681,11 @@ class SearchFolder:
         """Write the state, aside and renamed."""
         self.state.update(changes)
         with atomic_write(self.path / STATE) as file:
-            stored = self.state | {"checksum": _digest(self.state)}
-            file.write(json.dumps(stored, sort_keys=True).encode())
+            file.write(json.dumps(self.state).encode())
 
-    def model(self, run: int) -> Path:
-        """Return the file of a run's model, which may still win."""
-        return self.path / f"run-{run}.sfumato"
-
-    def finish(self, model: Any, score: float, choice: int) -> None:
-        """Keep the winner, under no number, and remove all that is not released."""
-        save(model, self.path / WINNER)
-        released = {"score": score, "choice": choice}
-        self.write(winner=released, scores=[], choices=[], kept=[])
-        for path in self.path.glob("run-*.sfumato"):
-            path.unlink()
-
-
-def _digest(state: dict[str, Any]) -> str:
-    return sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    def winner(self) -> _Run:
+        """Return score, number of the settings and model of a search that has ended."""
+        score, choice, stored = self.state["winner"]
+        with atomic_write(self.path / WINNER) as file:
+            file.write(base64.b64decode(stored))
+        return score, choice, load(self.path / WINNER)

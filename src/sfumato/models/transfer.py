@@ -1,11 +1,8 @@
 """Transfer from a private source to a target with few labels (section 4.2 of the paper).
 
-Where source and target share their features, the released Gaussians say how probable each class is
-for a target row. Where they do not, only the *shape* of the set of class means can travel: how far
-the classes lie apart, measured by their spread. A rotation puts that shape onto the target's own
-class means (orthogonal Procrustes), rows are given to the nearest rotated mean, and so on in turn.
-Either way a last round of expectation-maximisation fits one Gaussian per class to the target, and
-pseudo labels are improved in rounds (equations 82 and 83).
+The released Gaussians of the source say how probable each class is for a target row. From there
+expectation-maximisation fits one Gaussian per class to the target, and pseudo labels are improved
+in rounds (equations 82 and 83).
 """
 
 from __future__ import annotations
@@ -75,13 +72,9 @@ SOURCE_ROWS = 5000.0  # target rows that the source's covariance of a class coun
 POOLED_ROWS = 500.0  # and the pooled covariance, without the source's,
 POOLED_SHARE = 1 / 18  # or this share of all rows
 SPHERE = 0.15  # standard deviation of a class, by the root mean square length of the rows
-RIDGE = 0.05  # of the average eigenvalue, added before whitening
 MIN_EIGENVALUE = 1e-3  # of the average one
-SOURCE, SHAPE, LABELS = "source", "shape of the source", "labels"
-# Of the moved source on labelled target rows, for it to be the start; and of the means of labelled
-# rows on those left out of them, for them to need no shape. The second use was added after test
-# rows of USPS had shown the shape to cost a point from three labels per class on.
-MIN_ACCURACY = 0.5
+SOURCE, LABELS = "source", "labels"
+MIN_ACCURACY = 0.5  # of the moved source on labelled target rows, for it to be the start
 UNLABELLED = -1
 NOT_PROTECTED = (
     "the changed record is one of the source; the rows and labels of the target are not protected"
@@ -89,6 +82,10 @@ NOT_PROTECTED = (
 WARNING = (
     "The target is not protected: the fitted model is made from its raw rows and labels, and "
     "contains projections of single rows. Give it only to people who may see the target."
+)
+UNUSED = (
+    "Source and target have different numbers of features, so the source does not help. Map the "
+    "rows of the target to the features of the source, for example images to the same size."
 )
 N_FOLDS = 2
 MAX_WEIGHT = 0.25  # of a source beside the target
@@ -129,12 +126,11 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     The paper's is in `sfumato.papers.cdmma`. This one classifies a target with few labels, helped
     by a private source with many.
 
-    The source releases one Gaussian per class. They label the target's rows, or, where source and
-    target have different features, the shape of their means does. From there the Gaussians move to
-    the target (expectation-maximisation), and autoencoders of the classes improve the labels in
-    rounds, each row labelled by a model that did not see it. A new row is given to the class with
-    the least sum of the standardised errors of autoencoders and, by the weight they have earned,
-    of moved Gaussians (in place of the minimum of equation 87).
+    The source releases one Gaussian per class. They label the target's rows. From there the
+    Gaussians move to the target (expectation-maximisation), and autoencoders of the classes improve
+    the labels in rounds, each row labelled by a model that did not see it. A new row is given to
+    the class with the least sum of the standardised errors of autoencoders and, by the weight they
+    have earned, of moved Gaussians (in place of the minimum of equation 87).
 
     Parameters
     ----------
@@ -178,7 +174,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         The public label set, sorted.
     source_ : dict
         The released Gaussians of the source.
-    start_ : {"source", "shape of the source", "labels"}
+    start_ : {"source", "labels"}
         Whose labels the target began with. The source's, if its Gaussians, moved to the target
         without a label, classify at least half of the labelled rows correctly, and no fewer than
         the means of the other labelled rows do.
@@ -203,8 +199,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     Notes
     -----
-    If you know how target features correspond to source features (for example images of another
-    size), map the target's rows yourself; that is worth far more than aligning unlike features.
+    Source and target must have the same features for the source to help: map rows of the target
+    (for example images of another size) to those of the source.
 
     Examples
     --------
@@ -264,10 +260,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         "target_directions_": optional(numbers("d", "t", least=-2.0, most=2.0)),
         "target_classifier_": optional(model_of("MembershipClassifier")),
         "adapted_": optional(_moved),
-        "start_": optional(one_of(SOURCE, SHAPE, LABELS)),
+        "start_": optional(one_of(SOURCE, LABELS, "shape of the source")),  # the last of 0.2.0
         "source_weight_": optional(real(least=0.0, most=1.0)),
-        "labels_": optional(lambda *_: None),  # of 0.2.0, read by nothing here
-        "winners_": optional(lambda *_: None),
         "source_bounds_": _bounds,
     }
 
@@ -413,6 +407,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             )
         known = checked_column(self, to_host(y_target), len(rows))
         has_start = self.use_source and self._common_features()
+        if self.use_source and not has_start:
+            warnings.warn(UNUSED, stacklevel=5)
         every_class = None if has_start else "a start without the source"
         codes = target_codes(self.classes_, known, every_class=every_class)
         if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
@@ -435,7 +431,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         known = np.eye(len(self.classes_))[codes] * labelled[:, None]
         are_common = self.use_source and self._common_features()
         self.start_, self.adapted_ = begin(
-            self.source_ if self.use_source else None,
+            self.source_,
             coordinates_of(self.source_, self._cube.scaled(rows)) if are_common else None,
             points,
             known,
@@ -633,48 +629,6 @@ def adapted(
     return found
 
 
-def aligned_scores(source: Gaussians, rows: Array, known: Array) -> Array:
-    """Put the source's class means among target rows of another space by a rotation; score rows.
-
-    First with round classes, from the means of the labelled rows; then in coordinates in which
-    the classes of either side have unit spread within.
-    """
-
-    def rotated(here: Array, there: Array, counts: Array) -> Array:
-        """Turn `there` so that it is nearest to `here` (Procrustes)."""
-        left, _, right = np.linalg.svd(there.T @ (here * counts[:, None]), full_matrices=False)
-        return np.asarray(there @ (left @ right))
-
-    shares = source["counts"] / source["counts"].sum()
-    away = source["means"] - shares @ source["means"]
-    within = np.einsum("c,cij->ij", shares, source["covariances"])
-    spread = np.trace(within) + float(shares @ np.einsum("ci,ci->c", away, away))
-    shape = away * np.sqrt(_mean_square(rows) / spread)
-    means = (known.T @ rows) / known.sum(axis=0)[:, None]
-    counts = np.ones(len(means))
-    for _ in range(ROUNDS):
-        centres = rotated(means - means.mean(axis=0), shape, counts)
-        sphere = 2 * SPHERE**2 * _mean_square(rows)
-        scores = np.log(shares) - _squared_distances(rows, centres) / sphere
-        weights = _memberships(scores, known)
-        counts = weights.sum(axis=0)
-        means = (weights.T @ rows) / counts[:, None]
-    shape = away @ _whitening(within)
-    for _ in range(ROUNDS):
-        weights = _memberships(scores, known)
-        counts = weights.sum(axis=0)
-        means = (weights.T @ rows) / counts[:, None]
-        second = (rows * weights.sum(axis=1)[:, None]).T @ rows
-        pooled = (second - (means * counts[:, None]).T @ means) / counts.sum()
-        centre, whiten = counts @ means / counts.sum(), _whitening(pooled)
-        here = (means - centre) @ whiten
-        there = rotated(here, shape, counts)
-        size = float(np.sum(counts[:, None] * here * there) / np.sum(counts[:, None] * there**2))
-        x = (rows - centre) @ whiten
-        scores = np.log(shares) - _squared_distances(x, size * there) / 2
-    return np.asarray(scores)
-
-
 def _memberships(scores: Array, known: Array) -> Array:
     weights = softmax(scores, axis=1)
     labelled = known.any(axis=1)
@@ -682,30 +636,20 @@ def _memberships(scores: Array, known: Array) -> Array:
     return np.asarray(np.maximum(weights, 1e-12))
 
 
-def _whitening(covariance: Array) -> Array:
-    values, axes = np.linalg.eigh(covariance)
-    raised = np.maximum(values, 0.0) + RIDGE * max(float(values.mean()), 1e-300)
-    return np.asarray(axes / np.sqrt(raised))
-
-
 def _squared_distances(rows: Array, centres: Array) -> Array:
     squares = np.einsum("ij,ij->i", rows, rows)[:, None] + np.einsum("ij,ij->i", centres, centres)
     return np.asarray(np.maximum(squares - 2 * rows @ centres.T, 0.0))
 
 
-def _mean_square(rows: Array) -> float:
-    return max(float(np.einsum("ij,ij->", rows, rows)) / len(rows), 1e-300)
-
-
 def begin(
-    source: Gaussians | None, there: Array | None, points: Array, known: Array
+    source: Gaussians, there: Array | None, points: Array, known: Array
 ) -> tuple[str, Gaussians]:
     """Bring the source's Gaussians, or those of the labels, to the target; say whose they are.
 
-    They are fitted to `there`, the target's rows in the coordinates of the source (None where the
-    features differ), or to `points`, the rows in their own. `known` is one-hot for labelled rows.
+    They are fitted to `there`, the target's rows in the coordinates of the source (None without a
+    source), or to `points`, the rows in their own. `known` is one-hot for labelled rows.
     """
-    if source is not None and there is not None:
+    if there is not None:
         scores, labelled = log_joint(source, there), known.any(axis=1)
         # Without labels of every class there is nothing else to start from. Else the source must,
         # moved without a label, get more labelled rows right than the means of the others do.
@@ -717,13 +661,10 @@ def begin(
             is_heard = right >= max(MIN_ACCURACY, left_out_accuracy(points, known))
         if is_heard:
             return SOURCE, adapted(there, scores, known, source["covariances"])
-    shape_helps = left_out_accuracy(points, known) < MIN_ACCURACY
-    if source is None or there is not None or not shape_helps:  # round classes
-        means = (known.T @ points) / known.sum(axis=0)[:, None]
-        sphere = 2 * SPHERE**2 * _mean_square(points)
-        scores = -_squared_distances(points, means) / sphere
-        return LABELS, adapted(points, scores, known, None)
-    return SHAPE, adapted(points, aligned_scores(source, points, known), known, None)
+    means = (known.T @ points) / known.sum(axis=0)[:, None]
+    square = max(float(np.einsum("ij,ij->", points, points)) / len(points), 1e-300)
+    scores = -_squared_distances(points, means) / (2 * SPHERE**2 * square)  # round classes
+    return LABELS, adapted(points, scores, known, None)
 
 
 # Rounds of pseudo labels ------------------------------------------------------------------------

@@ -113,8 +113,9 @@ def compare(
 
 @contextmanager
 def public_target() -> Iterator[None]:
-    """Fit without the warning that a target is not protected: all data here are public."""
+    """Fit without the warnings: all data here are public, and sizes of images may differ."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Source and target have different")
         warnings.filterwarnings("ignore", message="The target is not protected")
         yield
 
