@@ -1,4 +1,4 @@
-"""Attacks by a threshold and by matching: known laws, formulas, brute force."""
+"""Attacks by a threshold: known laws, formulas, brute force."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 from scipy.stats import binom, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from sfumato import Bounds, Fabricator
-from sfumato.audit import audit, reidentification
 from sfumato.audit.attacks import attack_from_values
 from sfumato.audit.empirical import lower_limit, upper_limit
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import EntryMechanism
 
 SHIFT = 1.0
 
@@ -73,64 +69,15 @@ def test_guessing_looks_like_guessing(seed: int) -> None:
     assert found.auc.lower - 0.02 < 0.5 < found.auc.upper + 0.02
 
 
-# Matching ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("metric", "name"), [("manhattan", "cityblock"), ("euclidean",) * 2])
-def test_rate_and_rank_by_brute_force(metric: str, name: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows = rng.random((80, 6))
-    made = rows[:50] + rng.laplace(scale=0.3, size=(50, 6))
-    found = reidentification(rows, made, sources=np.arange(50), metric=metric)
-    distances = cdist(made, rows, name)
-    ranks = (distances <= distances[np.arange(50), np.arange(50)][:, None]).sum(axis=1)
-    assert found.rate.value == np.mean(ranks == 1)
-    assert found.median_rank == np.median(ranks)
-    assert found.rate.lower < found.rate.value < found.rate.upper
-
-
-def test_rows_drawn_elsewhere_are_matched_by_chance() -> None:
-    rng = np.random.default_rng(0)
-    found = reidentification(rng.random((500, 4)), rng.random((500, 4)))
-    assert found.rate.lower <= found.chance <= found.rate.upper
-    assert found.chance == 1 / 500
-
-
-def test_entry_noise_gives_rows_away_and_record_noise_does_not() -> None:
-    """The same epsilon of 1: for one number of a row, and for the whole row."""
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 2, (300, 400)).astype(float)
-    entry = EntryMechanism(entry_bound=1.0, epsilon=1.0)
-    record = Fabricator(n_components=5, bounds=Bounds(lower=0.0, upper=1.0), random_state=0)
-    shown = reidentification(rows, entry.release(rows, ledger=None))
-    hidden = reidentification(rows, record.fit_fabricate(rows))
-    assert shown.rate.value > 0.9
-    assert hidden.rate.value < 0.05
-
-
-def test_closeness_tells_members_from_others() -> None:
-    rng = np.random.default_rng(0)
-    rows, others = rng.random((200, 8)), rng.random((200, 8))
-    found = reidentification(rows, rows + 1e-3, non_members=others)
-    assert found.closeness is not None
-    assert found.closeness.auc.value > 0.99
-    assert audit(rows + 1e-3, rows, others).figures["AUC of the closeness attack"] > 0.99
-
-
 @pytest.mark.parametrize(
-    ("attack", "options", "hint"),
+    ("options", "hint"),
     [
-        (reidentification, {"released": np.ones((3, 2))}, "sources"),
-        (reidentification, {"released": np.ones((4, 3))}, "columns"),
-        (reidentification, {"metric": "cosine"}, "metric"),
-        (reidentification, {"sources": [0, 1, 2, 9]}, "sources"),
-        (reidentification, {"rows": [[np.nan, 1.0]]}, "finite"),
-        (attack_from_values, {"rates": [0.0]}, "rates"),
-        (attack_from_values, {"confidence": 2.0}, "confidence"),
-        (attack_from_values, {"members": [1.0, np.nan, 1.0, 1.0]}, "finite"),
+        ({"rates": [0.0]}, "rates"),
+        ({"confidence": 2.0}, "confidence"),
+        ({"members": [1.0, np.nan, 1.0, 1.0]}, "finite"),
     ],
 )
-def test_wrong_input_is_refused(attack: Any, options: dict[str, object], hint: str) -> None:
-    names = ("rows", "released") if attack is reidentification else ("members", "non_members")
+def test_wrong_input_is_refused(options: dict[str, Any], hint: str) -> None:
+    rows = dict.fromkeys(("members", "non_members"), np.ones((4, 2)))
     with pytest.raises(InvalidInputError, match=hint):
-        attack(**{**dict.fromkeys(names, np.ones((4, 2))), **options})
+        attack_from_values(**{**rows, **options})

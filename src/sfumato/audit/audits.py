@@ -25,7 +25,6 @@ from sklearn.utils import check_random_state, get_tags
 from sfumato.audit.attacks import choose_observation, membership_attack
 from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.audit.membership import membership_score
-from sfumato.audit.reidentification import reidentification
 from sfumato.audit.report import AuditReport, TwoPoint
 from sfumato.audit.testing.contracts import PrivateCase, neighbours
 from sfumato.audit.testing.inspection import described
@@ -49,7 +48,7 @@ CERTAIN = 1e3  # stands for an infinite log-ratio
 
 
 def audit(
-    model_or_release: Any,
+    model: Any,
     members: ArrayLike | None = None,
     non_members: ArrayLike | None = None,
     *,
@@ -59,15 +58,14 @@ def audit(
     observation: str | None = None,
     **two_point_options: Any,
 ) -> AuditReport:
-    """Audit a model or a released table.
+    """Audit a model.
 
     Parameters
     ----------
-    model_or_release : estimator or array-like of shape (n_released, n_features)
+    model : estimator
         A private estimator, fitted or not, gets a lower bound on its epsilon from two neighbours
         that are made from its bounds: no data are needed for it. A fitted model is attacked by its
-        distances, losses or margins if members and others are given. An array is taken for
-        released rows and matched with the members.
+        distances, losses or margins if members and others are given.
     members, non_members : array-like of shape (n_rows, n_features), optional
         Rows that went into it, and rows of the same kind that did not.
     y_members, y_non_members : array-like, optional
@@ -94,26 +92,18 @@ def audit(
     >>> found.consistent
     True
     """
-    if not hasattr(model_or_release, "get_params"):
-        if members is None:
-            raise InvalidInputError("Released rows are matched with 'members': give the rows.")
-        made, rows = np.asarray(model_or_release), np.asarray(members)
-        matches = reidentification(rows, made, non_members=non_members)
-        return AuditReport(title or "Audit of released rows", matches=matches)
-    name = type(model_or_release).__name__
+    name = type(model).__name__
     parts: dict[str, Any] = {}
-    if isinstance(model_or_release, PrivateEstimator):
-        parts["two_point"] = two_point(model_or_release, **two_point_options)
-        fitted = getattr(model_or_release, "guarantee_", None)
+    if isinstance(model, PrivateEstimator):
+        parts["two_point"] = two_point(model, **two_point_options)
+        fitted = getattr(model, "guarantee_", None)
         parts["guarantee"] = parts["two_point"].guarantee if fitted is None else fitted
     if members is not None and non_members is not None:
         labels: dict[str, Any] = {"y_members": y_members, "y_non_members": y_non_members}
         with_labels = y_members is not None and y_non_members is not None
-        observation = choose_observation(model_or_release, observation, with_labels=with_labels)
+        observation = choose_observation(model, observation, with_labels=with_labels)
         for part, attack in (("score", membership_score), ("attack", membership_attack)):
-            parts[part] = attack(
-                model_or_release, members, non_members, observation=observation, **labels
-            )
+            parts[part] = attack(model, members, non_members, observation=observation, **labels)
     if not parts:
         raise InvalidInputError(
             f"{name} has no guarantee: give 'members' and 'non_members' to measure an attack."

@@ -13,7 +13,6 @@ import numpy as np
 from sfumato.audit.attacks import DIAGNOSTIC, MembershipAttack
 from sfumato.audit.empirical import EmpiricalEpsilon
 from sfumato.audit.membership import MembershipScore
-from sfumato.audit.reidentification import Reidentification
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Audit, Report, Result
 from sfumato.report.pages import write_form
@@ -56,8 +55,6 @@ class AuditReport:
         Equation (69).
     attack : MembershipAttack, optional
         The threshold attack.
-    matches : Reidentification, optional
-        Matching of released rows.
     when : datetime
         With a time zone; by default now.
     """
@@ -67,7 +64,6 @@ class AuditReport:
     two_point: TwoPoint | None = None
     score: MembershipScore | None = None
     attack: MembershipAttack | None = None
-    matches: Reidentification | None = None
     when: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __str__(self) -> str:
@@ -113,20 +109,15 @@ class AuditReport:
             found["AUC of the threshold attack"] = self.attack.auc.value
             for rate, estimate in self.attack.true_positive_rates.items():
                 found[f"true positive rate at false positive rate {rate:g}"] = estimate.value
-        if self.matches is not None:
-            found["share of released rows traced to their source"] = self.matches.rate.value
-            found["the same by a blind guess"] = self.matches.chance
-            if self.matches.closeness is not None:
-                found["AUC of the closeness attack"] = self.matches.closeness.auc.value
         return found
 
     @property
     def notes(self) -> list[str]:
         """Every finding as a sentence."""
         bound = None if self.two_point is None else self.two_point.bound
-        parts = (bound, self.score, self.attack, self.matches)
+        parts = (bound, self.score, self.attack)
         sentences = [str(part).removesuffix(DIAGNOSTIC).strip() for part in parts if part]
-        measured = self.score or self.attack or self.matches
+        measured = self.score or self.attack
         return [*sentences, DIAGNOSTIC] if measured else sentences
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,21 +129,13 @@ class AuditReport:
             Plain values.
         """
         rocs = []
-        close = None if self.matches is None else self.matches.closeness
-        for attack in (self.attack, close):
-            if attack is not None:  # a few hundred points, dense where false alarms are few
-                last = len(attack.curve[0]) - 1
-                spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])
-                false, true = (
-                    rate[np.unique(np.append(0, spread.astype(int)))] for rate in attack.curve
-                )
-                rocs.append(
-                    {
-                        "name": f"threshold on {attack.observation}",
-                        "false_positive_rate": false.tolist(),
-                        "true_positive_rate": true.tolist(),
-                    }
-                )
+        if self.attack is not None:  # a few hundred points, dense where false alarms are few
+            last = len(self.attack.curve[0]) - 1
+            spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])
+            places = np.unique(np.append(0, spread.astype(int)))
+            false, true = (rate[places].tolist() for rate in self.attack.curve)
+            name = f"threshold on {self.attack.observation}"
+            rocs.append({"name": name, "false_positive_rate": false, "true_positive_rate": true})
         histograms = []
         if self.score is not None:  # among members and others, as in the paper's Figure 13
             sides = {"members": self.score.members, "non_members": self.score.non_members}
@@ -168,7 +151,6 @@ class AuditReport:
             "two_point": self.two_point,
             "membership_score": self.score,
             "membership_attack": self.attack,
-            "reidentification": self.matches,
         }
         return {
             "title": self.title,

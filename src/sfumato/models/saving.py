@@ -221,6 +221,11 @@ class Members:
                 f"{header['sfumato_version']}; Sfumato {running_version()} reads versions up to "
                 f"{FORMAT_VERSION}. Update Sfumato to read it."
             )
+        if header["sfumato_version"].startswith("0.1."):
+            raise StoredModelError(
+                f"It was written by Sfumato {header['sfumato_version']}, which this version does "
+                "not read; Sfumato 0.2.0 brings it to a form that this version reads."
+            )
         return header
 
 

@@ -407,8 +407,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             )
         known = checked_column(self, to_host(y_target), len(rows))
         has_start = self.use_source and self._common_features()
-        if self.use_source and not has_start:
-            warnings.warn(UNUSED, stacklevel=5)
         every_class = None if has_start else "a start without the source"
         codes = target_codes(self.classes_, known, every_class=every_class)
         if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
@@ -416,6 +414,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
                 "The target is one row without a label; with 'cross_fit' no row is labelled by "
                 "itself. Give at least two rows."
             )
+        if self.use_source and not has_start:
+            warnings.warn(UNUSED, stacklevel=5)
         return sound_rows(rows), codes
 
     def _fit_target(self, rows: Array, codes: Codes) -> Codes:
