@@ -95,7 +95,7 @@ def demonstrate(budgets: Sequence[float] = BUDGETS) -> Iterator[Report]:
     for epsilon in (math.inf, *budgets):
         found: list[float] = []
         for _ in range(1 if math.isinf(epsilon) else RUNS):
-            model = PrivateGaussianClassifier(epsilon=epsilon, delta=1e-5, bounds=DIGITS).fit(X, y)
+            model = PrivateGaussianClassifier(epsilon=epsilon, bounds=DIGITS).fit(X, y)
             found.append(float(np.mean(model.predict(X_test) == y_test)))
             note = f"mean of {len(found)} models, each with this guarantee alone"
             accuracy = {"accuracy": float(np.mean(found))}

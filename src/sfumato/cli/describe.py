@@ -252,6 +252,8 @@ def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
     told += f", used by {', '.join(parts)}" if parts else ""
     told += ", as its logarithm" if getattr(first, "log", False) else ""
     told += ", missing cells are marked" if getattr(first, "missing", False) else ""
+    marks = getattr(first, "sentinels", ())
+    told += f", {' and '.join(f'{each:g}' for each in marks)} means missing" if marks else ""
     remark(f"\n{title}: {told}")
     while True:
         answer = _answer(QUESTION.format(ANSWERS[kind]))

@@ -194,7 +194,7 @@ def promise_of(
     if unit == Unit.RECORD and known is not None and known.person is not None:
         warnings.warn(
             f"The bounds name a person ({known.person!r}), and '--unit record' protects a single "
-            "row: a person with k rows gets k times this epsilon. Leave '--unit' out to protect "
+            "row: for a person with k rows it is k times this epsilon or more. Leave '--unit' out to protect "
             "persons.",
             stacklevel=2,
         )
