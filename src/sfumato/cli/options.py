@@ -194,8 +194,8 @@ def promise_of(
     if unit == Unit.RECORD and known is not None and known.person is not None:
         warnings.warn(
             f"The bounds name a person ({known.person!r}), and '--unit record' protects a single "
-            "row: for a person with k rows it is k times this epsilon or more. Leave '--unit' out to protect "
-            "persons.",
+            "row: for a person with k rows it is k times this epsilon or more. Leave '--unit' out "
+            "to protect persons.",
             stacklevel=2,
         )
     if ledger is None and (purpose or by):

@@ -13,6 +13,7 @@ import inspect
 import math
 import sys
 import warnings
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -170,6 +171,10 @@ class Reader:
 
 class EncodedRows(np.ndarray[Any, Any]):
     """Rows that `table_rows` has made of a table; other arrays may hold columns in any order."""
+
+
+# Estimators with the bounds of a table that were fitted on encoded rows: they may be asked so.
+FITTED_ON_ARRAYS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def random_state(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -584,8 +589,8 @@ class PrivateEstimator(BaseEstimator):
             return X
         if isinstance(self.bounds, TableBounds) and (reader.scaled or self.reads_cells):
             if reset:
-                self._knows_arrays = True
-            elif not (isinstance(X, EncodedRows) or getattr(self, "_knows_arrays", False)):
+                FITTED_ON_ARRAYS.add(self)
+            elif not (isinstance(X, EncodedRows) or self in FITTED_ON_ARRAYS):
                 raise InvalidInputError(
                     "The columns of an array have no names, and the bounds are those of a table: "
                     f"give {type(self).__name__} the table itself."

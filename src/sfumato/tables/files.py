@@ -134,7 +134,11 @@ class TableFile:
         return cls(path, text=text)
 
     def count_rows(self) -> int:
-        """Return the number of rows; a text is read for it."""
+        """Return the number of rows; a text is read for it, once."""
+        return self._n_rows
+
+    @cached_property
+    def _n_rows(self) -> int:
         with self._reported():
             if self.format == "csv":
                 return sum(block.count(b"\n") for block in read_blocks(self.path))

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
@@ -124,15 +125,21 @@ def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | No
                 progress(len(batch))
 
     may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
-    if source.count_rows() * len(names) > LONG:  # public, or without effect on what is released
-        if may_be_empty:  # else rows are counted; a damaged file is found before the charge
-            for _ in source.batches(names):
+    # A text is parsed once, whatever the passes; other files are read again where they are long.
+    read = batches
+    is_long = source.count_rows() * len(names) > LONG  # public, or without effect on releases
+    if not is_long or (source.format == "csv" and fits_in_memory(3 * source.path.stat().st_size)):
+        kept = list(batches())
+        read = lambda: iter(kept)  # noqa: E731
+    if is_long:
+        if may_be_empty and read is batches:  # a damaged file is found before the charge
+            for _ in read():
                 pass
         try:
-            return model.fit(LocalParts([batches], names))
+            return model.fit(LocalParts([read], names))
         except UnsupportedModeError:  # before any charge: it needs all rows at once
             pass
-    parts = list(batches())  # no rows at all are an error where their number is public
+    parts = list(read())  # no rows at all are an error where their number is public
     whole = arrow().concat_tables(parts) if parts else None
     return model.fit(source.read(names, may_be_empty=may_be_empty) if whole is None else whole)
 
