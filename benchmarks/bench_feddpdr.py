@@ -20,8 +20,7 @@ from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers import Setting, entry_of, reproduce
 from sfumato.papers.feddpdr import experiments
 
-ORDER = [("figure-3", "MNIST"), ("figure-3", "Fashion-MNIST"), ("figure-5", "MNIST")]
-ORDER += [("figure-4", "MNIST"), ("figure-2", "MNIST"), ("figure-3", "CIFAR-10")]
+ORDER = [("figure-3", "MNIST"), ("figure-3", "Fashion-MNIST"), ("figure-3", "CIFAR-10")]
 ORDER += [(f, t) for f in experiments.FIGURES for t in experiments.TASKS if (f, t) not in ORDER]
 
 

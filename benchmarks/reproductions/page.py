@@ -62,7 +62,7 @@ def figures(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
             )
             writer.writerow((entry.name, row.what, row.unit, *numbers, _met(row)))
         for claim, holds in known.claims.items() if known else ():
-            writer.writerow((entry.name, claim, "claim", "", "", "", "yes" if holds else "no"))
+            writer.writerow((entry.name, claim, "claim", *[""] * 5, "yes" if holds else "no"))
     return text.getvalue()
 
 

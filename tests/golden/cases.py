@@ -752,15 +752,6 @@ def papers() -> Iterator[tuple[str, Case]]:
         return model, answers_of(model, IMAGES[:8])
 
     yield "transfer", Case(printed_transfer)
-    for relation in RELATIONS:
-        mended = printed("PrivateObjectiveClassifier")(
-            loss="huber",
-            regularization=20.0,
-            relation=relation,
-            bounds=Bounds(**RANGES, labels=[0, 1]),
-            **BUDGET,
-        )
-        yield f"objective, {relation}", Case(fitted(mended, X, Y2))
 
 
 ALL = {

@@ -1,4 +1,4 @@
-"""Budgets of perturbed objectives, which the papers on ellipsoids and on linear machines share.
+"""Budgets of perturbed objectives: principal components, then a minimiser.
 
 Everything here is public: what a fit will release, and the noise that its budget allows.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism, norm_quantile
@@ -19,30 +19,13 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import MAX_ROWS_SECRET_N
 from sfumato.sums.statistics import SecondMoment
 
+if TYPE_CHECKING:
+    from sfumato.papers.large_margin.ellipsoids import MarginLimits
+
 # Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
 # is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
 MAX_MINIMISED = 2**22
 MIN_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
-
-
-class ObjectiveLimits(Protocol):
-    """What holds for the objective of all data of a public size; hashable."""
-
-    @property
-    def size(self) -> int:
-        """Numbers of a point."""
-
-    def sensitivity(self, relation: Relation) -> float:
-        """D: largest change of the gradient between neighbours."""
-
-    def dimension(self, relation: Relation) -> int:
-        """Dimension of a space that holds that change."""
-
-    def log_determinant(self, convexity: float) -> float:
-        """Largest ``log det(I + H / convexity)`` of the Hessian H of one record."""
-
-    def rounding(self, linear: float, convexity: float) -> float:
-        """Bound on the rounding of a gradient, for linear terms of this norm."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +39,7 @@ class ObjectiveBudget:
     epsilon: float
     delta: float
     relation: Relation
-    limits: ObjectiveLimits
+    limits: MarginLimits
     n_features: int
     n_rows: int  # the public number, or a public bound on it
     pca_share: float  # of mu²; 0 without components

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from sfumato.papers.feddpdr.losses import couples_scores, curvatures, slopes, values
-from sfumato.sums.gradients import Loss
+from sfumato.papers.feddpdr.losses import curvatures, slopes, values
+from sfumato.sums.gradients import HuberLoss
 
 Array = NDArray[np.float64]
 
@@ -36,13 +36,13 @@ def in_doubles(rows: Any, targets: NDArray[Any]) -> Iterator[tuple[Array, Array]
 
 
 def newton(
-    loss: Loss, rows: Any, targets: NDArray[Any], linear: Array, lam: float, tolerance: float
+    loss: HuberLoss, rows: Any, targets: NDArray[Any], linear: Array, lam: float, tolerance: float
 ) -> Array:
     """Minimise F from zero to a gradient norm of `tolerance`, or as near as doubles allow.
 
     Rows (n, m), targets (n, n_scores), linear term B (n_scores, m).
     """
-    if not couples_scores(loss) and loss.n_scores > 1:  # a sum of losses of one score each
+    if loss.n_scores > 1:  # a sum of losses of one score each
         single, share = replace(loss, n_classes=2), tolerance / math.sqrt(loss.n_scores)
         pairs = zip(targets.T, linear, strict=True)
         return np.concatenate(
@@ -70,7 +70,7 @@ def newton(
 
         solve = _exactly if gradient.size <= MAX_DENSE else _by_conjugate_gradients
         try:
-            direction = -solve(curved, gradient, lam, couples_scores(loss), len(rows))
+            direction = -solve(curved, gradient, lam, len(rows))
         except (LinAlgError, ValueError):  # the Hessian is singular, or not finite, in doubles
             break
         slope = float(np.vdot(gradient, direction))
@@ -86,28 +86,16 @@ def newton(
     return weights
 
 
-def _exactly(curved: Any, right: Array, lam: float, couples: bool, _: int) -> Array:
-    """Return ``H⁻¹ right`` by a Cholesky factor.
-
-    Of one score it is ``sum c a aᵀ``; coupled, its blocks are ``sum a aᵀ (p_c [c = d] - p_c p_d)``.
-    """
-    n_scores, m = right.shape
-    hessian = lam * np.eye(n_scores * m)
+def _exactly(curved: Any, right: Array, lam: float, _: int) -> Array:
+    """Return ``H⁻¹ right`` by a Cholesky factor, ``H = lam I + sum c a aᵀ``."""
+    hessian = lam * np.eye(right.size)
     for rows, bends in curved():
-        weighted = (bends[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
-        own = (weighted.T @ rows).reshape(n_scores, m, m)
-        for c, block in enumerate(own):
-            place = slice(c * m, (c + 1) * m)
-            hessian[place, place] += block
-        if couples:
-            hessian -= weighted.T @ weighted
+        hessian += (bends * rows).T @ rows
     found = cho_solve(cho_factor(hessian, lower=True), right.ravel())
     return np.asarray(found).reshape(right.shape)
 
 
-def _by_conjugate_gradients(
-    curved: Any, right: Array, lam: float, couples: bool, n_rows: int
-) -> Array:
+def _by_conjugate_gradients(curved: Any, right: Array, lam: float, n_rows: int) -> Array:
     """Return ``H⁻¹ right`` to a residual that shrinks with it, so that steps become exact."""
     start = float(np.linalg.norm(right))
     wanted = start * min(0.1, np.sqrt(start / n_rows))
@@ -116,8 +104,6 @@ def _by_conjugate_gradients(
         image = lam * search
         for rows, bends in curved():
             moved = bends * (rows @ search.T)
-            if couples:
-                moved -= bends * moved.sum(axis=1, keepdims=True)
             image = image + moved.T @ rows
         step = square / float(np.vdot(search, image))
         found = found + step * search
