@@ -138,12 +138,6 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
         {"target_bounds": (0.0, 1.0), **PRIVATE},
         "values",
     ),
-    (
-        "linear regressor by gradients",
-        "PrivateLinearRegressor",
-        {"target_bounds": (0.0, 1.0), "n_steps": 3, **PRIVATE},
-        "values",
-    ),
     ("encoder", "TableEncoder", {"bounds": PRIVATE["bounds"]}, "rows"),
     ("hog", "HOGFeatures", {}, "images"),
     ("patches", "RandomPatchFeatures", {"n_filters": 20, "n_projected": 30}, "images"),

@@ -47,8 +47,7 @@ from sfumato.exceptions import (
 )
 from sfumato.models.budget import Budget
 from sfumato.models.scores import warn_inside_model_selection, warn_on_score
-from sfumato.privacy.guarantee import Guarantee, Relation, Unit
-from sfumato.privacy.interchange import to_dp_event
+from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Encoded, IntoUnitBall
 from sfumato.sums.partitions import PartitionedRecords
@@ -643,11 +642,6 @@ class PrivateEstimator(BaseEstimator):
         from sfumato.audit import audit  # here, because audits import estimators
 
         return audit(self, *args, **options)
-
-    def dp_events(self) -> list[Any]:
-        """Return the releases of the last fit as `dp_accounting` events."""
-        guarantee: Guarantee = self.guarantee_
-        return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         """Refuse a stored model whose attributes do not fit together."""
