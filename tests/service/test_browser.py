@@ -153,7 +153,7 @@ def test_the_pages_of_a_team(tmp_path: Path, chromium: Any) -> None:
     for who, paths in shown.items():
         browser, page = Browser(house, house.tokens[who]), chromium.new_page()
 
-        def answer(route: Any, browser: Any = browser) -> None:
+        def answer(route: Any, _: Any, browser: Any = browser) -> None:
             if route.request.method != "GET":
                 route.abort()
                 return

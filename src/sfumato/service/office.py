@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError, LedgerError, LedgerTamperedError
@@ -113,15 +112,18 @@ class Office:
 
     def holdings(self, who: Person, dataset: Mapping[str, Any]) -> list[QuotaBalance]:
         """Return the total and the quotas of a budget, as far as shown; to analysts, theirs."""
-        if not dataset.get("opened"):
-            return []
+        sees_all = who.has("officer", "auditor")
+        held = self._held(dataset) if dataset.get("opened") else []
+        return [one for one in held if sees_all or one.holder in ("", who.name)]
+
+    def _held(self, dataset: Mapping[str, Any]) -> list[QuotaBalance]:
         budget, last = self.budget(dataset), self.shown_until()
         held = budget.holdings()
-        if last is not None:  # a charge is not to be seen before its result
-            lines = [one for one in budget.dataset.lines() if one.time < last]
-            held = [replace(one, position=0, cost=Cost()).after(lines) for one in held]
-        mine = ("", who.name)
-        return [one for one in held if who.has("officer", "auditor") or one.holder in mine]
+        if last is None:
+            return held
+        # A charge is not to be seen before its result.
+        lines = [one for one in budget.dataset.lines() if one.time < last]
+        return [replace(one, position=0, cost=Cost()).after(lines) for one in held]
 
     def shown_until(self) -> str | None:
         """Return the fixed time up to which charges are shown, if results are shown at such."""
@@ -132,26 +134,23 @@ class Office:
         return last.isoformat(timespec="microseconds")
 
     def costs(
-        self, who: Person | str, dataset: Mapping[str, Any], events: Sequence[Event]
+        self, person: str, dataset: Mapping[str, Any], events: Sequence[Event]
     ) -> list[dict[str, Any]]:
         """Return the total and a quota before and after what would be charged."""
-        name = who if isinstance(who, str) else who.name
         told = []
-        for held in self.budget(dataset).holdings():
-            if held.holder not in ("", name) or (held.holder and self.settings.is_studio):
+        for held in self._held(dataset):
+            if held.holder not in ("", person) or (held.holder and self.settings.is_studio):
                 continue
             cost = held.filter.cost(events)
             after = replace(held, cost=held.cost.plus(cost))
-            fits = not held.has_ended and held.filter.admits(after.cost)
-            alone = Cost(Fraction(0)).plus(cost)
             told.append(
                 {
                     **after.to_dict(),
                     "before": held.spent,
                     "has_ended": held.has_ended,
-                    "fits": fits,
-                    "alone": held.filter.spent(alone),
-                    "share_asked": held.filter.share(alone),
+                    "fits": not held.has_ended and held.filter.admits(after.cost),
+                    "alone": held.filter.spent(cost),
+                    "share_asked": held.filter.share(cost),
                 }
             )
         return told

@@ -265,10 +265,10 @@ def dataset(call: Call, name: str) -> Any:
     is_page = "/api/" not in call.request.url.path
     if is_page and found["state"] == DatasetState.PROPOSED and call.office.settings.is_studio:
         return RedirectResponse(f"/datasets/{name}/confirm", 303)
-    charged = None
-    if call.who.has("officer", "auditor") and found["holdings"]:
-        charged = call.office.budget(found).dataset.spent()
-    return {"dataset": found, "releases": releases(call, name)["releases"], "exact": charged}
+    exact = None
+    if call.who.has("officer", "auditor") and found["holdings"] and not call.office.shown_until():
+        exact = call.office.budget(found).dataset.spent()
+    return {"dataset": found, "releases": releases(call, name)["releases"], "exact": exact}
 
 
 @verb("GET", "/datasets/{name}/confirm", "officer", template="confirm.html", in_api=False)

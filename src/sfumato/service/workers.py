@@ -30,7 +30,7 @@ from typing import Any
 from sfumato.exceptions import BudgetExceededError, SfumatoError, UnsupportedEventError
 from sfumato.ledger.receipt import Receipt
 from sfumato.ledger.shared_budget import Payer
-from sfumato.privacy.events import Event
+from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.service import tasks
 from sfumato.service.config import OWNER, Config, Settings
@@ -191,13 +191,14 @@ def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
             middle = (low + high) / 2
             is_small = all(one["fits"] for one in priced(middle)[1])
             low, high = (middle, high) if is_small else (low, middle)
+        names = sorted({type(one).__name__.removesuffix("Event") for one in flatten(events)})
         words = {name: dataset[name] for name in ("unit", "relation")}
         promised = Guarantee(job["epsilon"], job["delta"], events=events, **words)
         return {
             "after": costs,
             "fits": fits,
             "largest": low,
-            "mechanisms": sorted({type(one).__name__.removesuffix("Event") for one in events}),
+            "mechanisms": names,
             "attacker": promised.attacker.to_dict(),
         }
     except SfumatoError as error:  # of dummy rows alone

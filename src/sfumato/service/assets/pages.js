@@ -103,7 +103,7 @@ const draw = async () => {
   for (const place of document.querySelectorAll("[data-chart]")) {
     const told = JSON.parse(place.dataset.chart);
     const width = Math.max(place.clientWidth - 24, 200);
-    const spec = vega.compile({ ...told, width, height: 190, autosize: { type: "fit", contains: "padding" }, config }).spec;
+    const spec = vega.compile({ ...told, width, height: 190, autosize: { type: "fit-x", contains: "padding" }, config }).spec;
     const view = new vega.View(vega.parse(spec, null, { ast: true }), { expr: vega.expressionInterpreter, renderer: "svg" });
     view.tooltip(tell);
     place.replaceChildren();
