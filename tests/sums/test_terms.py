@@ -28,6 +28,7 @@ from sfumato.models.additive_rows import (
 )
 from sfumato.models.curves import CurveSum
 from sfumato.models.search import ScoreSum
+from sfumato.models.statistics import GroupSums
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
@@ -90,6 +91,7 @@ STATISTICS: dict[type[Statistic], tuple[list[Statistic], int]] = {
     HatSums: ([HatSums(CLASSES, WIDTH, has_target=True)], 1),
     SideMeans: ([SideMeans(WIDTH)], 1),
     ScoreSum: ([ScoreSum()], 0),
+    GroupSums: ([GroupSums(2, WIDTH - 1)], 0),
     CurveSum: ([CurveSum(WIDTH), CurveSum(WIDTH, weight=0.5)], 0),
 }
 CASES = [
@@ -331,3 +333,22 @@ def test_hostile_scores_move_a_released_sum_no_further(name: str, number: float)
             for part in (cells, cells[1:])
         ]
     assert np.linalg.norm(totals[0] - totals[1]) <= 1
+
+
+@pytest.mark.parametrize("code", [-1, CLASSES, 10**6])
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        ClassCounts(CLASSES),
+        ClassMoments(CLASSES, WIDTH),
+        GradientSum(THREE, 1.0, np.ones((3, WIDTH))),
+    ],
+    ids=lambda statistic: type(statistic).__name__,
+)
+def test_a_class_that_nobody_declared_raises_no_error(statistic: Any, code: int) -> None:
+    """It moves the sum no further than any record does, and no other record's term."""
+    rows, codes = np.full((5, WIDTH), 0.1), np.array([0, 1, 2, 1, 0])
+    usual = doubles(ArrayRecords(rows, codes, relation="replace_one")._sum(statistic))
+    codes[3] = code
+    found = doubles(ArrayRecords(rows, codes, relation="replace_one")._sum(statistic))
+    assert np.linalg.norm(found - usual) <= statistic.sensitivity("replace_one", 5)

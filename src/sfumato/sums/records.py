@@ -36,7 +36,7 @@ from sfumato.sums.persons import (
     select_person_rows,
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, Float32Rows, RowsOnDisk
-from sfumato.sums.statistics import Codes, Statistic
+from sfumato.sums.statistics import Codes, SecondMoment, Statistic
 
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
 CACHED_NUMBERS = 2**20  # ... and most of their numbers, so that they stay in the cache
@@ -320,10 +320,20 @@ class Records(ABC):
 
         def add_up(rows: Any, codes: Codes) -> Array:
             """Add up rows; where that is no number, their halves, and nothing for `one`."""
-            if size is None:
-                total = statistic.add_up(rows, codes)
-            else:
-                total = statistic.add_up_persons(rows, codes, size)
+            try:
+                if size is None:
+                    total = statistic.add_up(rows, codes)
+                else:
+                    total = statistic.add_up_persons(rows, codes, size)
+            except (IndexError, ValueError):
+                n_classes = getattr(getattr(statistic, "loss", statistic), "n_classes", 0)
+                unknown = (codes < 0) | (codes >= n_classes)
+                if not n_classes or not np.any(unknown):  # for no fault of a record
+                    raise
+                if size is None:  # [J3] a class that nobody has declared
+                    return add_up(rows[~unknown], codes[~unknown])
+                blank = np.where(unknown[:, None], 0.0, _readable(rows, SecondMoment(self.width)))
+                return add_up(blank, np.where(unknown, 0, codes))
             total, n_rows = total if on_device else to_numpy(total), codes.shape[0]
             xp = namespace_of(total)
             if math.isfinite(xp.sum(total)):  # as always; one pass over the sum

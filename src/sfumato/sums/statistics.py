@@ -192,7 +192,7 @@ class ClassCounts(Statistic):
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - rows are not counted
         """Count the records of each class."""
         counts = np.bincount(to_numpy(codes), minlength=self.n_classes)
-        return counts.astype(np.float64)
+        return counts[: self.n_classes].astype(np.float64)
 
 
 @dataclass(frozen=True)
