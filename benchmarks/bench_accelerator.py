@@ -94,7 +94,8 @@ def images(runs: int) -> Iterator[dict[str, Any]]:
             fits.append(round(fitted - start, 2))
             predictions.append(round(time.perf_counter() - fitted, 2))
         yield {
-            "what": f"CIFAR-10 by PrivateImageClassifier, epsilon {epsilon:g}",
+            "what": "CIFAR-10 by PrivateImageClassifier",
+            "epsilon": epsilon,
             "fit_s": fits,
             "predict_s": predictions,
             "end_to_end_s": round(float(np.mean(np.add(fits, predictions))), 2),

@@ -29,7 +29,7 @@ extensions = [
     "inline_svg",
     "mathml",
 ]
-myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block", "attrs_inline"]
 myst_heading_anchors = 3
 smartquotes_action = "qe"  # two hyphens are options of commands, not dashes
 napoleon_custom_sections = [("Privacy", "params_style")]

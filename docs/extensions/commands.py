@@ -1,7 +1,8 @@
-"""The commands of the command line as sphinx-click wants them, and their examples as code."""
+"""A page for each command of the command line, written when the site is built."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer.main
@@ -9,7 +10,20 @@ from sphinx.application import Sphinx
 
 from sfumato.cli.main import app
 
-sfumato = typer.main.get_command(app)
+group = typer.main.get_command(app)
+names = group.list_commands(None)  # type: ignore[attr-defined]
+globals().update({f"command_{name}": group.get_command(None, name) for name in names})
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write a page per command; sphinx-click fills it from the command's help."""
+    folder = Path(app.srcdir) / "reference" / "generated" / "commands"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.rst"):
+        old.unlink()
+    for name in names:
+        text = f".. click:: commands:command_{name}\n   :prog: sfumato {name}\n   :nested: full\n"
+        (folder / f"{name}.rst").write_text(text)
 
 
 def example_as_code(_app: Sphinx, _context: Any, lines: list[str]) -> None:
@@ -22,5 +36,6 @@ def example_as_code(_app: Sphinx, _context: Any, lines: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", write_pages)
     app.connect("sphinx-click-process-description", example_as_code)
     return {"parallel_read_safe": True}
