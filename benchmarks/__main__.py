@@ -98,6 +98,7 @@ BENCHMARKS = {
     "service": (["bench_service"], False, False, "1"),
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
     "peers": (["bench_peers"], True, False, "1"),
+    "statistics": (["bench_statistics"], True, False, "1"),
     "auditing-scores": (["bench_auditing", "scores", "--device", "cuda"], True, True, None),
 }
 

@@ -21,7 +21,7 @@ SOURCE = "https://github.com/sfumato-dp/sfumato/blob/main/benchmarks/results"
 CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
     "Other packages": (
         "The same rows, bounds and epsilon for everyone.",
-        {"peers": "all comparisons"},
+        {"peers": "all comparisons", "statistics": "counts, means, quantiles"},
     ),
     "Models of tables": (
         "Additive and linear models of columns.",

@@ -1,0 +1,123 @@
+"""Everyday statistics beside OpenDP and diffprivlib, all in one process; a record is replaced.
+
+    python -m benchmarks.bench_statistics
+
+Each figure is the root mean square error over runs, and CPU seconds of a run, on 10,000 ages
+(tied) and weekly hours (moved by a public random part of an hour, so that none are tied) of Adult.
+The peers know no persons, and give no error bars; ours are left out for quantiles.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pandas as pd
+
+from benchmarks.peers.tables import adult
+from benchmarks.recording import write
+from sfumato import release_counts, release_mean, release_quantiles, release_sum, release_variance
+
+sys.modules["diffprivlib.models"] = types.ModuleType("diffprivlib.models")  # another scikit-learn
+from diffprivlib import tools  # noqa: E402
+
+RUNS = 60
+COLUMNS = {"age": (0, 120), "hours": (0, 168)}
+dp.enable_features("contrib", "idealized-numerics")
+
+
+def opendp_sum(x: np.ndarray, low: float, high: float, epsilon: float) -> float:
+    """Return the sum of clamped numbers, the number of rows known, by OpenDP's own path."""
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(x))
+    clamped = (domain, dp.symmetric_distance()) >> dp.t.then_clamp((float(low), float(high)))
+    total = clamped >> dp.t.then_sum()
+    scale = dp.binary_search(lambda s: (total >> dp.m.then_laplace(s)).map(2) <= epsilon)
+    return float((total >> dp.m.then_laplace(scale))(x.tolist()))
+
+
+def opendp_counts(x: np.ndarray, groups: list[str], epsilon: float) -> np.ndarray:
+    """Return counts by category with OpenDP's discrete Laplace noise."""
+    domain = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
+    counted = domain >> dp.t.then_count_by_categories(groups, null_category=False)
+    return np.array((counted >> dp.m.then_laplace(2.0 / epsilon))(x.tolist()))
+
+
+def questions(x: np.ndarray, range_of: tuple[int, int], epsilon: float) -> dict[str, Any]:
+    """Return truth and ways to ask, by statistic."""
+    low, high = range_of
+    table = pd.DataFrame({"x": x, "g": (x // 20).astype(int).astype(str)})
+    groups = sorted(table["g"].unique())
+    known = {"x": (low, high), "g": groups}
+    ours = {"bounds": known, "epsilon": epsilon}
+    theirs = {"bounds": (low, high), "epsilon": epsilon}
+    first = lambda found, name: found.table[name].to_pylist()[0]  # noqa: E731
+    return {
+        "counts": (
+            table["g"].value_counts()[groups].to_numpy(),
+            lambda: release_counts(table, "g", **ours).table["count"].to_pylist()[:-1],
+            {"OpenDP": lambda: opendp_counts(table["g"].to_numpy(), groups, epsilon)},
+        ),
+        "sum": (
+            x.sum(),
+            lambda: first(release_sum(table, "x", **ours), "sum"),
+            {
+                "OpenDP": lambda: opendp_sum(x, low, high, epsilon),
+                "diffprivlib": lambda: tools.sum(x, **theirs),
+            },
+        ),
+        "mean": (
+            x.mean(),
+            lambda: first(release_mean(table, "x", **ours), "mean"),
+            {
+                "OpenDP": lambda: opendp_sum(x, low, high, epsilon) / len(x),
+                "diffprivlib": lambda: tools.mean(x, **theirs),
+            },
+        ),
+        "variance": (
+            x.var(),
+            lambda: first(release_variance(table, "x", **ours), "variance"),
+            {"diffprivlib": lambda: tools.var(x, **theirs)},
+        ),
+        "median": (
+            np.quantile(x, 0.5, method="inverted_cdf"),
+            lambda: first(release_quantiles(table, "x", error_bars=False, **ours), "quantile"),
+            {"diffprivlib": lambda: tools.quantile(x, 0.5, **theirs)},
+        ),
+    }
+
+
+def figures(ask: Callable[[], Any], truth: Any) -> dict[str, Any]:
+    """Return error and CPU seconds of a run."""
+    start = time.process_time()
+    try:
+        found = [np.asarray(ask(), dtype=float) - truth for _ in range(RUNS)]
+    except RuntimeError as error:  # diffprivlib's quantile, of tied numbers
+        return {"fails": str(error).partition(".")[0]}
+    seconds = (time.process_time() - start) / RUNS
+    return {"error": float(np.sqrt(np.mean(np.square(found)))), "seconds": seconds}
+
+
+def main() -> None:
+    """Measure all and write the JSON."""
+    warnings.filterwarnings("ignore")
+    people, rows = adult("data"), []
+    for column, range_of in COLUMNS.items():
+        name = next(each for each in people.columns if column in each.lower())
+        x = people[name].to_numpy(dtype=float)[:10_000]
+        x = x + np.random.default_rng(0).uniform(0, 1, len(x)) if column == "hours" else x
+        for epsilon in (0.1, 1.0):
+            for statistic, (truth, ask, peers) in questions(x, range_of, epsilon).items():
+                found = {"Sfumato": figures(ask, truth)}
+                found |= {peer: figures(their, truth) for peer, their in peers.items()}
+                rows.append({"column": column, "epsilon": epsilon, "statistic": statistic, **found})
+    write("statistics", rows, seed=None, runs=RUNS)
+
+
+if __name__ == "__main__":
+    main()
