@@ -198,9 +198,11 @@ def main() -> None:
     parser.add_argument("--database")
     told = parser.parse_args()
     found = run(told.submits, told.kills, told.database)
-    known = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+    known = json.loads(RESULTS.read_text())["numbers"] if RESULTS.exists() else []
     known = [one for one in known if one["database"] != found["database"]]
-    RESULTS.write_text(json.dumps({"runs": [*known, found]}, indent=1) + "\n")
+    RESULTS.write_text(
+        json.dumps({"benchmark": "service", "numbers": [*known, found]}, indent=1) + "\n"
+    )
     print(json.dumps(found, indent=1))
 
 

@@ -140,6 +140,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "engines_memory": "tables larger than memory",
             "engines_cluster": "workers of Dask",
             "memory": "memory of a fit",
+            "terms": "what the check of terms costs",
             "service": "a crowd that submits to the service while it is killed",
             "coverage": "what the tests run",
             "mutation": "planted bugs that tests notice",
