@@ -57,8 +57,7 @@ from sfumato.sums.maps import (
     exact_projection,
 )
 from sfumato.sums.statistics import CountTables, Parts, PlaceCounts
-from sfumato.synthetic.cells import CellPlaces, TableCells, public_columns
-from sfumato.synthetic.label_tree import Coarse
+from sfumato.synthetic.cells import CellLookup, CellPlaces, TableCells, public_columns
 from sfumato.tables.bounds import Bounds
 
 ROWS, WIDTH, HOSTILE = 23, 21, 3e7
@@ -251,7 +250,13 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
     WithTarget: lambda rng: [
         (WithTarget(IntoUnitBall(BOX, WIDTH)), np.hstack([raw_rows(rng), raw_rows(rng, 1)]))
     ],
-    Coarse: lambda rng: [(Coarse((7, 9, 5), (3, 2, 5)), rng.integers(0, 5, (ROWS, 3)) * 1.0)],
+    CellLookup: lambda rng: [
+        (
+            CellLookup((0, 2, 0), ((0.5, -1.0, 2.0), (0.0, 1.0), (3.0,)), radius),
+            rng.integers(-1, 5, (ROWS, 3)) * 1.0,
+        )
+        for radius in (None, 0.7)
+    ],
     CellPlaces: cell_places,
     TableCells: table_cells,
     Cells: lambda rng: (

@@ -14,36 +14,40 @@ import pytest
 from sfumato import Fabricator, save
 from sfumato.synthetic.quality import SENSITIVE, measured_quality
 from tests.cli.running import done
-from tests.synthetic.test_label_tree import fabricator, people
+from tests.synthetic.test_table_law import fabricator, people
 
 
 @cache
 def made() -> tuple[Fabricator, Any]:
     model = fabricator().fit(people(1500))
-    rows, labels = model.fabricate()
-    return model, rows.assign(ill=labels)
+    return model, model.fabricate()
 
 
 def test_rows_follow_what_was_released() -> None:
     model, rows = made()
-    found = measured_quality(model, rows)
-    assert not found.sensitive
-    assert found.one_way < 0.01
-    assert found.two_way is not None
-    assert found.two_way < 0.03
+    quality = measured_quality(model, rows)
+    found = quality.free
+    assert quality.sensitive is None
+    assert found.one_way < 0.02
     assert not found.copies
-    assert {name for scores in found.learners.values() for name in scores} == {"fabricated rows"}
+    assert not found.learners
+    named = {("age", "ward"), ("age", "income")}
+    assert named <= {each.columns for each in found.pairs} | set(quality.unmeasured)
+    assert "pairs of columns were kept" in quality.relations
+    (pair,) = [each for each in found.pairs if each.columns == ("age", "ward")]
+    assert abs(pair.correlation - pair.reference_correlation) < 0.15
     shuffled = rows.assign(age=np.random.default_rng(0).permutation(rows["age"]))
-    worse = measured_quality(model, shuffled)
+    worse = measured_quality(model, shuffled).free
     assert worse.one_way == pytest.approx(found.one_way)
-    assert worse.two_way > 2 * found.two_way  # columns alone cannot tell
+    (pair,) = [each for each in worse.pairs if each.columns == ("age", "ward")]
+    assert abs(pair.correlation - pair.reference_correlation) > 0.3  # columns alone cannot tell
 
 
 def test_distances_from_raw_rows_are_those_of_a_cross_table() -> None:
     model, rows = made()
     raw = people(1500)
-    found = measured_quality(model, rows, raw)
-    assert found.sensitive
+    found = measured_quality(model, rows, raw).sensitive
+    assert found is not None
     wards = [
         each["ward"].value_counts(normalize=True).reindex(list("ABC")).fillna(0)
         for each in (raw, rows)
@@ -57,9 +61,10 @@ def test_distances_from_raw_rows_are_those_of_a_cross_table() -> None:
     assert pair.distance == pytest.approx(away)
     assert len(found.pairs) == 10
     assert set(found.learners["forest"]) == {"fabricated rows", "raw rows"}
-    same = measured_quality(model, raw, raw)
+    same = measured_quality(model, raw, raw).sensitive
+    assert same is not None
     assert same.one_way == same.two_way == 0
-    copies = list(measured_quality(model, raw, raw).copies.values())
+    copies = list(same.copies.values())
     assert copies[0] >= 0.5  # a table handed out as it is shows
 
 
@@ -70,7 +75,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows.to_csv("made.csv", index=False)
     people(1500).to_csv("raw.csv", index=False)
     told = done("quality", "model.sfumato", "made.csv", "-o", "page.html")
+    assert "(free)" in told
     assert "SENSITIVE" not in told
     assert "<svg" in Path("page.html").read_text()
     told = done("quality", "model.sfumato", "made.csv", "--sensitive", "raw.csv", "--json")
-    assert json.loads(told)["mark"] == SENSITIVE
+    assert json.loads(told)["sensitive"]["title"] == SENSITIVE

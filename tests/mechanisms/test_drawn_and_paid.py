@@ -42,7 +42,6 @@ from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import Words, drawing_from
 from sfumato.mechanisms.exponential import (
     QuantileMechanism,
-    SecondParentsMechanism,
     SpanningTreeMechanism,
 )
 from sfumato.mechanisms.gaussian import GaussianShareMechanism
@@ -340,15 +339,15 @@ def test_a_record_that_moves_costs_no_more_than_one_added(monkeypatch: pytest.Mo
         assert sum(losses(case, script)["choose"]) <= 3 * 0.5
 
 
-@pytest.mark.parametrize("kind", [SpanningTreeMechanism, SecondParentsMechanism])
-def test_every_choice_of_a_pair_is_paid_for(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_choice_of_a_pair_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two candidates one is farther from its reference by a record, the other nearer."""
     script = Script(monkeypatch)
     columns = 5
     candidates = *((k, k + 1) for k in range(columns - 1)), (0, 2), (0, 3), (0, 4)
-    n_choices = columns - 1 if kind is SpanningTreeMechanism else 3
+    n_choices = columns - 1
     references = tuple(np.full(4, 5.0) for _ in candidates)
-    mechanism = kind(1.0, 0.5, n_choices, candidates, references, (0.0,) * len(candidates))
+    penalties = (0.0,) * len(candidates)
+    mechanism = SpanningTreeMechanism(1.0, 0.5, n_choices, candidates, references, penalties)
     value = np.full((len(candidates), 4), 6.0)
     near = value.copy()
     near[:, 0] = np.where(np.arange(len(candidates)) % 2, 5.0, 7.0)
@@ -366,7 +365,7 @@ def test_pairs_are_chosen_by_their_distance_from_the_reference() -> None:
     references = tuple(np.array([5.0, 5.0, 0.4, 0.6]) for _ in range(4))
     tables = [[5, 5, 0, 1], [7, 3, 0, 1], [2, 5, 1, 1], [9, 9, 2, 1]]
     candidates, penalties = ((0, 1), (1, 2), (2, 3), (3, 4)), (0.0, 0.0, 0.0, 8.0)
-    mechanism = SecondParentsMechanism(1.0, math.inf, 4, candidates, references, penalties)
+    mechanism = SpanningTreeMechanism(1.0, math.inf, 4, candidates, references, penalties)
     chosen = mechanism.release(np.ravel(tables), ledger=None)
     assert chosen.tolist() == [[1, 2], [2, 3], [3, 4], [0, 1]]  # scores 4, 4, 2, 0
 
@@ -402,7 +401,6 @@ def concrete(kind: type) -> Iterator[type]:
 
 def test_every_release_of_every_mechanism_has_a_case() -> None:
     others = {(kind.__name__, "release") for kind in (SpanningTreeMechanism, QuantileMechanism)}
-    others.add((SecondParentsMechanism.__name__, "release"))
     found = {
         (kind.__name__, name)
         for kind in concrete(Mechanism)

@@ -22,7 +22,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load, save
 from sfumato.privacy.guarantee import Relation
 from sfumato.synthetic.fabricator import Fabricator
-from sfumato.synthetic.quality import SENSITIVE, measured_quality
+from sfumato.synthetic.quality import kept_relations, measured_quality
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
 
@@ -92,6 +92,8 @@ def fabricate(
     options.print_release(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")
+    if not as_json and fabricator.method_ == "tree":
+        print_lines(kept_relations(fabricator.released_law())[0])
 
 
 def quality(
@@ -102,11 +104,11 @@ def quality(
     ] = None,
     sensitive: Annotated[
         Path | None,
-        typer.Option(help="Compare with this raw table; the figures are then not private."),
+        typer.Option(help="Also compare with this raw table; that part is not private."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare fabricated rows with what was released, at no cost, or with raw rows.
+    """Compare fabricated rows with what was released, at no cost, and apart from it with raw rows.
 
     Example: sfumato quality fabricator.sfumato private.csv -o quality.html
     """
@@ -114,7 +116,7 @@ def quality(
     fabricator = load(model)
     if not isinstance(fabricator, Fabricator):
         raise InvalidInputError(f"'{model}' contains no Fabricator.")
-    known = fabricator.released_tree().bounds  # refuses other methods before a table is read
+    known = fabricator.released_law().bounds  # refuses other methods before a table is read
     names = list(known.types())
     # Fabricated text is written in one way, however the raw table was written.
     made = TableFile(fabricated, known.types()).read(names)
@@ -125,8 +127,13 @@ def quality(
     if as_json:
         print_json(found.to_dict())
         return
-    if found.sensitive:
-        print_lines(SENSITIVE)
-    print_table(("figure", "value"), found.figures())
+    for part in found.parts:
+        print_lines(part.title)
+        print_table(("figure", "value"), part.figures())
+    print_lines(found.relations)
+    if found.unmeasured:
+        listed = ", ".join(" and ".join(pair) for pair in found.unmeasured[:20])
+        more = len(found.unmeasured) - 20
+        print_lines(f"Not measured: {listed}" + (f", and {more} more." if more > 0 else "."))
     if output is not None:
         print_lines(f"Written: {output}")

@@ -71,8 +71,7 @@ from sfumato.sums.statistics import (
     SecondMoment,
     Statistic,
 )
-from sfumato.synthetic.cells import CellPlaces, ColumnCells, TableCells
-from sfumato.synthetic.label_tree import Coarse
+from sfumato.synthetic.cells import CellLookup, CellPlaces, ColumnCells, TableCells
 from sfumato.tables.bounds import WAYS, Bounds
 from sfumato.tables.schema import TableBounds
 
@@ -276,6 +275,11 @@ def _has_edges(cells: TableCells) -> str:
     return "" if ascend and len(cells.columns) == len(cells.edges) > 0 else "its edges must ascend."
 
 
+def _has_tables(lookup: CellLookup) -> str:
+    fits = len(lookup.places) == len(lookup.tables) > 0 and all(lookup.tables)
+    return "" if fits else "it needs one table for each place."
+
+
 def _has_knots(hats: HatRows) -> str:
     knots = hats.knots
     fits = len(knots) == len(hats.columns.numeric) and knots.shape[1] >= 2
@@ -418,7 +422,12 @@ PARTS: dict[type, _Entry] = {
     ),
     CellPlaces: _entry(columns=_list(_part(ColumnCells))),
     TableCells: _entry(_has_edges, columns=_list(_part(ColumnCells)), edges=_list(_maybe(_REALS))),
-    Coarse: _entry(sizes=_SIZES, coarse=_SIZES),
+    CellLookup: _entry(
+        _has_tables,
+        places=_PLACES,
+        tables=_list(_REALS),
+        radius=_maybe(_between(ROUNDING, MAX_MAGNITUDE)),
+    ),
     # Maps of rows in the unit ball, and of cells into it
     Centred: _entry(_is_in_ball, mean=_array(1, 1.1), radius=_RADIUS),
     Projected: _entry(_is_in_ball, mean=_array(1, 1.1), basis=_array(2, 1.1), radius=_RADIUS),
@@ -624,7 +633,9 @@ def require_safe(
         beside = isinstance(each, BesideTarget) and each.has_target
         if isinstance(last, _INSIDE_BALL) and (not n_first or has_target != beside):
             raise FederationError("Rows must be moved into the unit ball by their bounds first.")
-        n_first = last.width if isinstance(last, (*_INTO_BALL, *_INSIDE_BALL)) else 0
+        is_inside = isinstance(last, (*_INTO_BALL, *_INSIDE_BALL))
+        is_inside |= isinstance(last, CellLookup) and last.radius is not None
+        n_first = last.width if is_inside else 0
         has_target = beside
     if statistic.in_ball > n_first:
         raise FederationError("The rows of a sum must be mapped into the unit ball.")
@@ -633,6 +644,8 @@ def require_safe(
     is_split = isinstance(statistic, HatSums) and statistic.has_target  # below and above 0
     found = 2 if is_split else n_classes
     given = getattr(getattr(statistic, "loss", statistic), "n_classes", found)
+    if isinstance(statistic, CountTables) and given == 1:
+        given = found  # classes are not told apart
     if given != found:  # a sum that fails for a class tells of it
         raise FederationError(
             f"{type(statistic).__name__} has {given} classes; the records have {found}."

@@ -373,13 +373,3 @@ class SpanningTreeMechanism(ColumnPairsMechanism):
         for first, second in ends[list(chosen)]:
             part[part == part[second]] = part[first]
         return np.flatnonzero(part[ends[:, 0]] != part[ends[:, 1]])
-
-
-class SecondParentsMechanism(ColumnPairsMechanism):
-    """Choose further parents for columns of a tree: pairs (column, parent), one for each column."""
-
-    @staticmethod
-    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Return the pairs whose first column has no second parent yet."""
-        columns = np.array(pairs)[:, 0]
-        return np.flatnonzero(~np.isin(columns, columns[list(chosen)]))

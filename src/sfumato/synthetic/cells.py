@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from sfumato.core.arrays import Array as AnyArray, to_numpy
 from sfumato.exceptions import InvalidInputError
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.statistics import EDGES
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
 
@@ -30,7 +31,6 @@ MAX_VALUES = 32  # whole numbers of so short a range have a cell each, also in p
 MAX_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
 NARROW = 2.0**-30  # of its range: the width of a cell that stands for one value
 MAX_CATEGORIES = 64  # further categories share the last cell
-PARTS = 33  # points of a cell at which its distribution function is known; straight between them
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,8 @@ class ColumnCells:
         """Whether the edges of its cells are released."""
         return not self.n_categories and self.edges is None
 
-    def max_cells(self, levels: int, n_parts: int = 0) -> int:
-        """Return a public bound on its cells if ranges are halved so often, or joined to parts."""
-        if n_parts and self.is_fine:
-            return 3 * n_parts + 2
+    def max_cells(self, levels: int) -> int:
+        """Return a public bound on its cells if ranges are halved so often."""
         if self.n_categories:
             return min(self.n_categories, MAX_CATEGORIES) + 1
         return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
@@ -178,25 +176,6 @@ class TableCells:
             edges.append(tuple(ascending.tolist()))
         return cls(tuple(columns), tuple(edges))
 
-    def joined(self, masses: Sequence[Array], n_parts: int) -> TableCells:
-        """Join neighbouring cells of columns that are counted finely to about equal masses.
-
-        A cell of more mass stays alone.
-        """
-        found = list(self.edges)
-        for i, (column, edges) in enumerate(zip(self.columns, self.edges, strict=True)):
-            if edges is None or not column.is_fine or len(edges) - 1 <= n_parts:
-                continue
-            shares = np.maximum(masses[i][: len(edges) - 1], 0.0) + 1e-12
-            shares /= shares.sum()
-            total = np.cumsum(shares)[:-1]
-            kept = {0, len(edges) - 1}
-            kept |= {int(np.argmin(np.abs(total - k / n_parts))) + 1 for k in range(1, n_parts)}
-            for cell in np.flatnonzero(shares > 1 / n_parts):
-                kept |= {int(cell), int(cell) + 1}
-            found[i] = tuple(edges[place] for place in sorted(kept))
-        return TableCells(self.columns, tuple(found))
-
     @property
     def width(self) -> int:
         """Numbers of a row: one per column."""
@@ -236,13 +215,13 @@ class TableCells:
         column: int,
         cells: Codes,
         masses: Array,
+        order: Array,
         generator: np.random.RandomState,
-        fine: TableCells | None = None,
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """Draw a value inside each cell, a number or that of a category; say which are missing.
+        """Return a value inside each cell, a number or that of a category, and which are missing.
 
-        Numbers follow a monotone cubic through the cumulative masses, which are those of `fine`
-        where these cells were joined from finer ones.
+        Inside a cell values ascend in the given order. They follow an exponential law between the
+        densities of the neighbours; beyond the last cut, the tail that the last quantiles show.
         """
         each, edges = self.columns[column], self.edges[column]
         last = self.sizes[column] - 1 - each.may_be_missing
@@ -255,35 +234,147 @@ class TableCells:
                 others = generator.choice(len(chances), size=len(cells), p=chances)
                 values = np.where(known == last, MAX_CATEGORIES - 1 + others, values)
             return values, missing
-        # A smooth distribution function through cumulative masses, at points of each cell
-        marks = np.array((fine or self).edges[column])
-        total = np.cumsum(np.maximum(masses[: len(marks) - 1], 0.0) + 1e-12)
-        curve = PchipInterpolator(marks, np.concatenate([[0.0], total / total[-1]]))
-        inner = np.linspace(marks[:-1], marks[1:], PARTS)[1:]
-        points = np.unique(np.concatenate([marks, inner.ravel()]))
-        heights = curve(points)
-        # Numbers from [0, 1) that cover it evenly among the rows of each cell
-        shuffled = generator.permutation(len(known))
-        ranked = shuffled[np.argsort(known[shuffled], kind="stable")]
-        sizes = np.bincount(known)
-        rank = np.empty(len(known))
-        rank[ranked] = np.arange(len(known)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        spread = (rank + generator.uniform(size=len(known))) / sizes[known]
         ends = np.array(edges)
+        by, sizes = np.lexsort((order, known)), np.bincount(known, minlength=last + 1)
+        rank = np.empty(len(known))
+        rank[by] = np.arange(len(known)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        share = (rank + generator.uniform(size=len(known))) / sizes[known]
         lower, upper = ends[known], ends[known + 1]
-        low, high = (np.interp(end, points, heights) for end in (lower, upper))
-        inside = np.interp(low + spread * (high - low), heights, points)
-        values = np.clip(inside, lower, upper - (upper - lower) * NARROW)
+        mass = np.maximum(masses[: last + 1], 0.0) + 1e-9
+        tilt = _tilts(mass, ends, is_whole=each.is_whole)[known]
+        small, safe = np.abs(tilt) < 1e-3, np.where(np.abs(tilt) < 1e-3, 1.0, tilt)
+        rest = np.exp(-np.abs(safe))
+        up = 1 + np.log(np.maximum(share + (1 - share) * rest, 1e-300)) / safe
+        down = np.log(np.maximum(1 - share + share * rest, 1e-300)) / safe
+        inside = np.where(small, share, np.where(safe > 0, up, down))
+        values = lower + inside * (upper - lower)
+        for place, sign in ((last, 1.0), (0, -1.0)):
+            is_end = known == place
+            tail = _tail(mass, ends, sign)
+            if tail is not None and is_end.any():
+                gone = 1 - share[is_end] if sign > 0 else share[is_end]
+                values[is_end] = tail(gone)
+        values = np.clip(values, lower, upper - (upper - lower) * NARROW)
         if each.is_whole:
             first = np.ceil(lower)
             values = np.clip(np.rint(values), first, np.maximum(first, np.ceil(upper) - 1))
             return values, missing
-        # A narrow cell stands for one value: an end of the range, or zero.
-        narrow = upper - lower < 2 * NARROW * (ends[-1] - ends[0])
-        is_end = (known == 0) | (known == len(ends) - 2)
+        # A narrow cell stands for one value: an end of the range, zero, or its shortest decimal.
+        width = ends[-1] - ends[0]
+        narrow = upper - lower < 2 * NARROW * width
+        short, is_open = values.copy(), upper - lower < 2e-3 * width
+        for digits in range(9):
+            decimal = np.ceil(lower * 10.0**digits - 1e-9) / 10.0**digits
+            short = np.where(is_open & (decimal < upper), decimal, short)
+            is_open &= decimal >= upper
         at_end = np.where(known == 0, ends[0], ends[-1])
+        is_end = (known == 0) | (known == last)
         one = np.where(is_end, at_end, np.where((lower < 0) & (upper > 0), 0.0, values))
-        return np.where(narrow, one, values), missing
+        return np.where(narrow, one, short), missing
+
+
+def _tilts(mass: Array, ends: Array, *, is_whole: bool) -> Array:
+    """Return the slope of the logarithm of the density across each cell, times its width.
+
+    It joins the densities of the neighbours. One value that is far more frequent than its
+    neighbours says nothing about theirs.
+    """
+    width = np.diff(ends)
+    density, is_atom = mass / width, width < 4 * NARROW * (ends[-1] - ends[0])
+    if is_whole:
+        one = width <= 1
+        beside = np.maximum(
+            np.append(np.where(one, density, 0.0)[1:], 0.0),
+            np.append(0.0, np.where(one, density, 0.0)[:-1]),
+        )
+        is_atom = one & (8 * beside < density)
+    middle = np.sqrt(density[1:] * density[:-1])
+    is_known = ~(is_atom[1:] | is_atom[:-1])
+    left = np.append(np.nan, np.where(is_known, middle, np.nan))
+    right = np.append(np.where(is_known, middle, np.nan), np.nan)
+    with np.errstate(invalid="ignore"):
+        both = np.log(right / left)
+    one_sided = np.where(np.isnan(left), -_slope_of(density / right), _slope_of(density / left))
+    return np.asarray(np.nan_to_num(np.clip(np.where(np.isnan(both), one_sided, both), -500, 500)))
+
+
+def _slope_of(ratio: Array) -> Array:
+    """Return k with ``(exp(k) - 1) / k = ratio``, by halving."""
+    low, high = np.full(ratio.shape, -500.0), np.full(ratio.shape, 50.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        safe = np.where(np.abs(middle) < 1e-6, 1e-6, middle)
+        is_low = np.expm1(safe) / safe < ratio
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    return np.asarray(np.where(np.isnan(ratio), np.nan, (low + high) / 2))
+
+
+def _tail(mass: Array, ends: Array, sign: float) -> Any:
+    """Return the quantile function of an end cell by the tail of the law, or None.
+
+    The quantiles at its mass p, at 2p and at 4p show the shape of the tail (Pickands 1975); values
+    stay in the range.
+    """
+    shares = mass / mass.sum()
+    cut, bound = (ends[-2], ends[-1]) if sign > 0 else (ends[1], ends[0])
+    p = float(shares[-1] if sign > 0 else shares[0])
+    above = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
+    if sign < 0:
+        above = np.append(0.0, np.cumsum(shares))
+    if 8 * p > 1 - shares.max() or abs(bound - cut) < 4 * NARROW * (ends[-1] - ends[0]):
+        return None
+    at = [
+        float(
+            np.interp(k * p, above[::-1] if sign > 0 else above, ends[::-1] if sign > 0 else ends)
+        )
+        for k in (2, 4)
+    ]
+    near, far = abs(cut - at[0]), abs(at[0] - at[1])
+    if min(near, far) < 1e-6 * (ends[-1] - ends[0]):
+        return None
+    shape = min(max(math.log2(near / far), -0.5), 0.5)
+    if abs(shape) < 1e-3:
+        shape = 1e-3
+    scale = shape * near / (1 - 2.0**-shape)
+    longest = abs(bound - cut)
+    inner = 1 + shape * longest / scale
+    least = inner ** (-1 / shape) if inner > 0 else 0.0  # beyond the range
+
+    def quantile(gone: Array) -> Array:
+        away = scale * ((least + (1 - least) * gone) ** -shape - 1) / shape
+        return np.asarray(cut + sign * np.clip(away, 0.0, longest))
+
+    return quantile
+
+
+@dataclass(frozen=True)
+class CellLookup:
+    """A public map of cells: columns looked up in tables, one number for each cell.
+
+    places: Which column each number is looked up for.
+    tables: The numbers.
+    radius: Rows are shortened to this length and divided by it; by default they stay as they are.
+    """
+
+    places: tuple[int, ...]
+    tables: tuple[tuple[float, ...], ...]
+    radius: float | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.places)
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Look up rows of cells; no value makes it raise."""
+        cells = np.nan_to_num(to_numpy(rows))
+        found = np.empty((len(cells), self.width))
+        for k, (place, table) in enumerate(zip(self.places, self.tables, strict=True)):
+            at = np.clip(cells[:, place], 0, len(table) - 1).astype(np.intp)
+            found[:, k] = np.array(table)[at]
+        if self.radius is None:
+            return found
+        return truncate_to_grid(Bounds(norm=1.0).clip(found / self.radius), FINE_BITS)
 
 
 # Constraints ------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +37,10 @@ from sfumato.synthetic.cells import (
     MAX_FINE_VALUES,
     MAX_VALUES,
     Constraint,
-    TableCells,
     parse_constraints,
     public_columns,
 )
-from sfumato.synthetic.label_tree import LabelTree, is_tree_worthwhile, release_tree
+from sfumato.synthetic.table_law import TableLaw, column_tables, release_table
 from sfumato.tables.cells import (
     LIBRARIES,
     check_choice,
@@ -48,10 +49,13 @@ from sfumato.tables.cells import (
     is_table,
     library_of,
 )
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.columns import type_of
+from sfumato.tables.schema import Column, TableBounds
 
 METHODS = ("tree", "moments")
 LABEL = "label"  # in conditions
+# Laws of fitted models, so that one is built once however often rows are drawn.
+_LAWS: WeakKeyDictionary[Any, tuple[Any, TableLaw]] = WeakKeyDictionary()
 CONDITION_SPREAD = 0.05  # of a range, by which Gaussians may miss a condition before it is set
 
 
@@ -79,6 +83,17 @@ _GAUSSIANS = record(
 _ROWS = record(rows=numbers("n", "d"), codes=integers("n"))  # of a file of 0.2.0
 _TREE = record(
     cuts=numbers(None, None, least=0.0),
+    columns=numbers(None),
+    moment=numbers(None, None),
+    tree=integers(None, 2),
+    pairs=numbers(None),
+    noise=numbers(3, least=0.0),
+    n_rows=_number,
+    most_values=whole(least=MAX_VALUES, most=MAX_FINE_VALUES),
+)
+
+_OLD_TREE = record(  # of a file of 0.2.0
+    cuts=numbers(None, None, least=0.0),
     margins=numbers(None),
     pairs=numbers(None),
     tree=integers(None, None),
@@ -92,7 +107,7 @@ _TREE = record(
 
 
 def _release(value: Any, place: str, sizes: dict[str, int]) -> None:
-    kinds = {"rows": _ROWS, "margins": _TREE}
+    kinds = {"rows": _ROWS, "columns": _TREE, "margins": _OLD_TREE}
     known = [kind for name, kind in kinds.items() if isinstance(value, dict) and name in value]
     (known[0] if known else _GAUSSIANS)(value, place, sizes)
 
@@ -101,19 +116,18 @@ def _release(value: Any, place: str, sizes: dict[str, int]) -> None:
 class Fabricator(PrivateEstimator):
     r"""Make private rows that behave like the rows it has seen.
 
-    Rows are drawn from tables of counts along a tree of the columns, or from private Gaussians of
-    the classes. What is trained on the result costs no further budget.
+    The law of a table is released once: counts of each column by class, one noisy second moment
+    of normal scores for all pairs of columns, and counts of the pairs that a Gaussian copula
+    misses most. Rows of it have the columns of the table, its target among them. Arrays are drawn
+    from private Gaussians of the classes. What is trained on the result costs no further budget.
 
     Parameters
     ----------
     n_components : int, default=50
         Private directions in which the Gaussians live; capped at the number of features.
     method : {"tree", "moments"}, optional
-        "tree" releases tables of counts along a tree of the columns of a table
-        and draws rows from them; "moments" draws rows from private Gaussians of the classes.
-        By default "tree" for tables with a `TableBounds`, and "moments" for arrays
-        and for tables of numbers whose public number of rows is too small for the noise of
-        counts.
+        "tree" is for tables with a `TableBounds`, and their default; "moments" draws rows from
+        private Gaussians of the classes, and is the default of arrays.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
@@ -135,8 +149,8 @@ class Fabricator(PrivateEstimator):
         The method that was used.
     released_ : dict
         What `fabricate` needs. Method "tree": "cuts" of columns of numbers, noisy counts of
-        columns ("margins"), of "pairs" of the "tree" and of "more_pairs" of columns and "seconds"
-        parents, the "noise" of columns and of pairs.
+        "columns" by class, the "moment" of scores, the pairs of the "tree" and the counts of these
+        "pairs", and the "noise" of the three.
         Method "moments": "counts", "means" and "covariances" of Gaussians,
         the "classes" they belong to, and the "centre", "basis" and "radius" of their coordinates.
     library_ : {"pandas", "polars", "pyarrow"} or None
@@ -147,10 +161,10 @@ class Fabricator(PrivateEstimator):
     Privacy
     -------
     Unit and relation : record with its label, or person, replace_one or add_or_remove_one.
-    Released : tables of counts and the edges of cells and of a tree, or three or four noisy
-        sums. Fitting and drawing see released values only.
-    Sensitivity : √(2L) for L tables of counts and 2 for a score (replace), or 2, √2,
-        1.25·√2 and 1.25·√2 in the unit ball.
+    Released : where columns are cut, tables of counts, a second moment and the edges of a tree, or
+        three or four noisy sums. Fitting and drawing see released values only.
+    Sensitivity : √(2L) for L tables of counts, √2 for the moment in the unit ball and 2 for a score
+        (replace), or 2, √2, 1.25·√2 and 1.25·√2 in the unit ball.
     Guarantee : (epsilon, delta) for the unit.
     Assumptions and numerics : bounds, label set, and names, types and categories of the columns
         of a table are public; sums are exact, noise is float-safe.
@@ -205,7 +219,7 @@ class Fabricator(PrivateEstimator):
     @property
     def reads_cells(self) -> bool:  # type: ignore[override]
         """Whether a table is read as one number per column."""
-        return self._method == "tree"
+        return self._method == "tree" and isinstance(self.bounds, TableBounds)
 
     @property
     def _method(self) -> str:
@@ -239,12 +253,10 @@ class Fabricator(PrivateEstimator):
         if self.method == "tree" and not is_frame:
             raise UnsupportedModeError("method='tree' is for tables with bounds=TableBounds(...).")
         method = self.method or ("tree" if is_frame else "moments")
-        may_be_few = not (self.bins or self.constraints or self._n_is_secret or is_out_of_core(X))
-        if is_frame and self.method is None and may_be_few:  # a public rule
-            are_numbers = [feature.is_number for feature in bounds.features]  # type: ignore[union-attr]
-            sizes = len(X), len(are_numbers), sum(are_numbers)
-            if not is_tree_worthwhile(*sizes, epsilon=self.epsilon, delta=self.delta):
-                method = "moments"
+        if method == "tree" and y is not None and self._has_numeric_target:
+            raise InvalidInputError(
+                "A numeric target is a column of the table: give the whole table, without 'y'."
+            )
         self.method_ = method
         records, budget = self._begin(X, y, groups)
         if self.classes_ is NO_LABELS:
@@ -254,7 +266,9 @@ class Fabricator(PrivateEstimator):
             self.n_features_in_ = self._reader.encoder.width
             self.__dict__.pop("feature_names_in_", None)
             columns, _ = self._declared()
-            self.released_ = release_tree(records, budget, bounds, columns, self._n_classes)  # [W]
+            self.released_ = release_table(  # [W]
+                records, budget, self._table, columns, self._n_classes, self._target_place
+            )
         else:
             scale = IntoUnitCube(self.row_bounds, records.width)
             into_ball = IntoUnitBall(scale.inner_bounds, records.width)
@@ -275,27 +289,69 @@ class Fabricator(PrivateEstimator):
     def _n_classes(self) -> int:
         return len(self.classes_) if hasattr(self, "classes_") else 1
 
+    @property
+    def _has_numeric_target(self) -> bool:
+        target = self.bounds.target if isinstance(self.bounds, TableBounds) else None
+        return target is not None and target.labels is None
+
+    @property
+    def _table(self) -> TableBounds:
+        """The bounds of a table, a numeric target among its columns."""
+        bounds = self.bounds
+        assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
+        if not self._has_numeric_target or bounds.target is None:
+            return bounds
+        target = bounds.target
+        about = {"type": target.type, "lower": target.lower, "upper": target.upper}
+        column = Column.from_record(target.name, about)
+        return replace(bounds, columns=(*bounds.columns, column), target=None)
+
+    @property
+    def _target_place(self) -> int | None:
+        return len(self._table.features) - 1 if self._has_numeric_target else None
+
+    @property
+    def _reader(self) -> Any:
+        reader = super()._reader
+        return replace(reader, bounds=self._table) if self.reads_cells else reader
+
     def _declared(self) -> tuple[Any, tuple[Constraint, ...]]:
         """Return cells of the columns and constraints, checked before anything is charged."""
-        assert isinstance(self.bounds, TableBounds)  # noqa: S101 - asked of tables only
-        known = {f.name: None if f.is_number else f.categories for f in self.bounds.features}
-        columns = public_columns(self.bounds, self.bins)
+        features = self._table.features
+        known = {f.name: None if f.is_number else f.categories for f in features}
+        columns = public_columns(self._table, self.bins)
         return columns, parse_constraints(self.constraints, known)
 
-    def released_tree(self) -> LabelTree:
-        """Return the tree that was released of a table.
+    def released_law(self) -> TableLaw:
+        """Return the law of rows that follows from what was released of a table.
 
         Returns
         -------
-        LabelTree
-            Masses of the released counts, in cells of the columns.
+        TableLaw
+            Masses, correlations and classes, by released numbers alone.
         """
         check_is_fitted(self)
         if self._method != "tree":
-            raise UnsupportedModeError("Only the method 'tree' has a tree: set method='tree'.")
-        assert isinstance(self.bounds, TableBounds)  # noqa: S101 - as it was fitted
-        columns, constraints = self._declared()
-        return LabelTree(self.bounds, columns, self._n_classes, self.released_, constraints)
+            raise UnsupportedModeError("Only the method 'tree' has a law of tables.")
+        source, law = _LAWS.get(self, (None, None))
+        if law is None or source is not self.released_:
+            released = self.released_
+            if "margins" in released:
+                warnings.warn(
+                    "This model was stored by 0.2.0: its rows keep the columns by label, but not "
+                    "the pairs of its tree. Fit it again to keep pairs.",
+                    stacklevel=2,
+                )
+                shared = {name: released[name] for name in ("cuts", "n_rows", "most_values")}
+                noise = np.array([released["noise"][0], 0.0, 0.0])
+                none = {"moment": np.zeros((0, 0)), "tree": np.empty((0, 2), dtype=np.intp)}
+                counts = {"columns": released["margins"], "pairs": np.empty(0), "noise": noise}
+                released = {**shared, **none, **counts}
+            columns, constraints = self._declared()
+            about = self._table, columns, self._n_classes, released, constraints
+            law = TableLaw(*about, self._target_place)
+            _LAWS[self] = self.released_, law
+        return law
 
     def fabricate(self, n_rows: int | None = None) -> Any:
         """Return the fabricated rows, as a table if the rows seen were one.
@@ -309,9 +365,10 @@ class Fabricator(PrivateEstimator):
         Returns
         -------
         rows : ndarray or table
-            As many as were seen under "replace_one", about as many else.
+            As many as were seen under "replace_one", about as many else. A table has its target as
+            its last column.
         labels : ndarray
-            Only where labels were given.
+            Only for arrays, where labels were given.
         """
         check_is_fitted(self)
         if n_rows is not None:
@@ -411,7 +468,8 @@ class Fabricator(PrivateEstimator):
             return {}, code
         if not isinstance(self.bounds, TableBounds):
             raise UnsupportedModeError("Conditions ('given') on columns are for tables.")
-        features = {f.name: (i, f) for i, f in enumerate(self.bounds.features)}
+        known = self._table if self._method == "tree" else self.bounds
+        features = {f.name: (i, f) for i, f in enumerate(known.features)}
         wanted = {}
         for name, value in conditions.items():
             if name not in features:
@@ -428,15 +486,25 @@ class Fabricator(PrivateEstimator):
         return wanted, code
 
     def _draw_tree(self, n_rows: int | None, given: Mapping[str, Any]) -> Any:
-        tree = self.released_tree()
-        wanted, code = self._conditions(given)
-        generator = check_random_state(self.random_state)
-        fixed = {place: tree.cells.cell_of(place, value) for place, value in wanted.items()}
-        drawn, codes = tree.draw(n_rows or tree.n_rows, generator, fixed, code)
-        cells = tree.values(drawn, generator, wanted)
+        law, (wanted, code) = self.released_law(), self._conditions(given)
+        generator, number = check_random_state(self.random_state), n_rows or law.n_rows
+        fixed = {place: law.cells.cell_of(place, value) for place, value in wanted.items()}
+        if given:
+            cells, codes, order = law.draw_given(number, generator, fixed, code)
+        else:
+            cells, codes, order = law.draw(number, generator)
         library = getattr(self, "library_", None) or "pyarrow"
-        made = self._reader.encoder.from_cells(cells, library=library)
-        return (made, self.classes_[codes]) if hasattr(self, "classes_") else made
+        values = law.values(cells, order, generator, wanted)
+        made = self._reader.encoder.from_cells(values, library=library)
+        return self._with_labels(made, codes)
+
+    def _with_labels(self, table: Any, codes: NDArray[np.intp]) -> Any:
+        """Return a table with the column of its labels."""
+        if not hasattr(self, "classes_"):
+            return table
+        target = getattr(self.bounds, "target", None)
+        name = LABEL if target is None else target.name
+        return with_column(table, name, self.classes_[codes], getattr(target, "type", None))
 
     def _draw(
         self,
@@ -464,6 +532,7 @@ class Fabricator(PrivateEstimator):
         library = getattr(self, "library_", None)  # a stored model may come without it
         if library is not None:
             table = self._reader.encoder.inverse_transform(rows, library=library)
+            return self._with_labels(table, codes)
         return (table, self.classes_[codes]) if hasattr(self, "classes_") else table
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
@@ -473,27 +542,41 @@ class Fabricator(PrivateEstimator):
             if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
                 raise refuse("released_", "codes of the labels")
             return
-        if not isinstance(self.bounds, TableBounds) or "margins" not in released:
-            raise refuse("released_", "tables of counts of a table")
+        if not isinstance(self.bounds, TableBounds) or not {"columns", "margins"} & set(released):
+            raise refuse("released_", "numbers that were released of a table")
         columns = [c.with_values(released["most_values"]) for c in self._declared()[0]]
-        cuts = released["cuts"]
+        cuts, target = released["cuts"], self._target_place
         if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
             raise refuse("released_", "one row of cuts for each column of numbers")
-        if len(released["margins"]) != sum(TableCells.of(columns, cuts).sizes) * self._n_classes:
+        counts = column_tables(columns, cuts, self._n_classes, target)
+        if len(released["margins" if "margins" in released else "columns"]) != counts.size:
             raise refuse("released_", "counts of the columns")
-        tree = self.released_tree()
-        pairs, seconds = released["tree"], released["seconds"]
-        cells, n_columns = np.array(tree.cells.sizes), len(columns)
-        if pairs.shape != (n_columns - 1, 2) or (np.vstack([pairs, seconds]) >= n_columns).any():
-            raise refuse("released_", "a tree of the columns")
-        if (
-            any(
-                len(released[name])
-                != (cells[each[:, 0]] * cells[each[:, 1]]).sum() * tree.n_classes
-                for name, each in (("pairs", pairs), ("more_pairs", seconds))
-            )
-            or len(tree.order) != n_columns
-            or len(set(seconds[:, 0].tolist())) != len(seconds)
-            or not {*map(tuple, seconds.tolist())} <= {each[:2] for each in tree.second_parents}
-        ):
-            raise refuse("released_", "counts of the columns and of the pairs of a tree")
+        if "margins" in released:
+            return
+        law = self.released_law()
+        tree, n_features = released["tree"], len(law.features)
+        width = len(law.latents) if len(columns) > 1 else 0
+        if released["moment"].shape != (width, width):
+            raise refuse("released_", "a moment of the columns")
+        is_tree = len(tree) in (0, n_features - 1) and (tree < n_features).all()
+        pairs = law.pair_tables(tuple(map(tuple, tree.tolist()))).size if len(tree) else 0
+        spans = not len(tree) or sum(pair >= 0 for _, _, pair in law.order) == len(tree)
+        if not is_tree or not spans or len(released["pairs"]) != pairs:
+            raise refuse("released_", "counts of the pairs of a tree")
+
+
+def with_column(table: Any, name: str, values: NDArray[Any], declared: str | None = None) -> Any:
+    """Return a table with one more column, behind the others."""
+    import pyarrow
+
+    column = pyarrow.array(values.tolist())
+    column = column if declared is None else column.cast(type_of(declared))
+    library = library_of(table)
+    if library == "pandas":
+        table[name] = column.to_pandas()
+        return table
+    if library == "polars":
+        import polars
+
+        return table.with_columns(polars.Series(name, column))
+    return table.append_column(name, column)

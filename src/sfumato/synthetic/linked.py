@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,12 @@ from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.sums.persons import id_cells, person_codes, person_digests
+from sfumato.synthetic.fabricator import Fabricator, with_column
 from sfumato.tables.cells import columns_of, library_of
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import Column, TableBounds
 
-if TYPE_CHECKING:
-    from sfumato.synthetic.fabricator import Fabricator
-
 COUNT, FIRST, FURTHER = "events", "first.", "further."
-SWEEPS = 3  # over the columns of a further event, before it counts as a new one
 MAX_EVENTS = 31
 
 
@@ -68,7 +65,7 @@ class LinkedTables:
     ...     TableBounds.from_dict({"age": (0, 100)}),
     ...     TableBounds.from_dict({"kind": ["old", "new"]}), key="id", most_events=4)
     >>> model = Fabricator(
-    ...     epsilon=3.0, unit="person", bounds=linked.bounds, method="tree", random_state=0)
+    ...     epsilon=3.0, unit="person", bounds=linked.bounds, random_state=0)
     >>> made, events = linked.split(model.fit(linked.joined(people, visits)))
     >>> len(made), set(events["id"]) <= set(made["id"])
     (200, True)
@@ -192,7 +189,7 @@ class LinkedTables:
         Parameters
         ----------
         fabricator : Fabricator
-            Fitted to a joined table with the method "tree".
+            Fitted to a joined table.
         n_people : int, optional
             People to make; by default as many as were seen, or released.
 
@@ -203,26 +200,30 @@ class LinkedTables:
         events : table
             Likewise, with the keys of the people.
         """
-        tree = fabricator.released_tree()
-        if tree.bounds != self.bounds:
+        law = fabricator.released_law()
+        if fabricator.bounds != self.bounds:
             raise InvalidInputError("The fabricator was not fitted to these linked tables.")
         generator = check_random_state(fabricator.random_state)
-        numbers, classes = tree.draw(n_people or tree.n_rows, generator)
+        cells, classes, gaussians = law.draw(n_people or law.n_rows, generator)
         n_known, width = len(self.people.features), len(self.events.features)
-        count = tree.values(numbers, generator)[:, n_known].astype(np.intp)
+        made = law.values(cells, gaussians, generator)
+        count, known = made[:, n_known].astype(np.intp), made[:, :n_known]
         parts, owners = [], []
         for event in range(1, self.most_events + 1):
             (who,) = np.nonzero(count >= event)
             start = n_known + 1 + (event > 1) * width
-            columns = range(start, start + width)
-            for _ in range(SWEEPS if event > 1 else 1):
-                for column, feature in zip(columns, self.events.features, strict=True):
-                    if event > 2 or not feature.missing:
-                        keep = feature.missing
-                        tree.redraw(numbers, classes, column, who, generator, keep_last=keep)
-            parts.append(tree.values(numbers[who], generator)[:, start : start + width])
+            columns = list(range(start, start + width))
+            last = np.array([law.cells.sizes[column] - 1 for column in columns])
+            gone = cells[who][:, columns] == last
+            if event > 2:  # a new one given the person
+                law.redraw(cells, gaussians, columns, who, generator)
+            for k, (column, feature) in enumerate(zip(columns, self.events.features, strict=True)):
+                if not feature.missing:  # an event that is there has all its values
+                    law.redraw(cells, gaussians, [column], who[gone[:, k]], generator)
+                elif event > 2:
+                    cells[who[gone[:, k]], column] = last[k]
+            parts.append(law.values(cells[who], gaussians[who], generator)[:, columns])
             owners.append(who)
-        known = tree.values(numbers, generator)[:, :n_known]
         # Events of each person together, the first one first, none before it
         rows, whose = np.concatenate(parts), np.concatenate(owners)
         later, stamp = np.ones(len(whose)), np.arange(len(whose)).astype(np.float64)
@@ -239,9 +240,11 @@ class LinkedTables:
         library = fabricator.library_ or "pyarrow"
         people = TableEncoder(self.people).from_cells(known, library=library)
         events = TableEncoder(self.events).from_cells(rows[order], library=library)
-        people = _with_column(people, self.key, np.arange(1, len(known) + 1))
         if self.people.target is not None:
-            people = _with_column(people, self.people.target.name, fabricator.classes_[classes])
+            target = self.people.target
+            found = made[:, -1] if target.labels is None else fabricator.classes_[classes]
+            people = with_column(people, target.name, found, target.type)
+        people = _with_column(people, self.key, np.arange(1, len(known) + 1))
         return people, _with_column(events, self.key, whose[order] + 1)
 
 

@@ -1,7 +1,7 @@
-"""How good fabricated rows are: beside the tables that were released, or beside raw rows.
+"""How good fabricated rows are, in two parts that are never mixed.
 
-Released counts may be read as often as one likes. Figures measured on raw rows are not private:
-they are for the owner of the rows, and the page says so on every part of it.
+Against what was released: free, may be repeated and handed out. Against the raw table: for the
+owner of the rows alone, since these figures are not private; the page says so.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -22,15 +23,16 @@ from sfumato.report import Marginal, charts
 from sfumato.report.pages import render, write_form
 from sfumato.synthetic.cells import MAX_CATEGORIES, CellPlaces
 from sfumato.synthetic.fabricator import Fabricator
-from sfumato.synthetic.label_tree import LabelTree
+from sfumato.synthetic.table_law import TableLaw
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]
 
 MAX_TRAINING_ROWS = 20_000  # rows from which learners learn
-SENSITIVE = "SENSITIVE: measured on raw rows. These figures are not private; do not hand them out."
-FREE = "Compared with released counts; costs no further budget."
+WORST = 5  # columns that are drawn
+FREE = "Against what was released (free)"
+SENSITIVE = "Against your table (SENSITIVE, owner only: not private, do not hand it out)"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class PairDistance:
 
     columns: Names.
     distance: Total variation.
-    reference_correlation, correlation: Of the numbers of the cells.
+    reference_correlation, correlation: Of ranks, as far as their order is known.
     """
 
     columns: tuple[str, str]
@@ -49,23 +51,19 @@ class PairDistance:
 
 
 @dataclass(frozen=True)
-class Quality:
-    """Figures about fabricated rows.
+class Comparison:
+    """Fabricated rows beside one reference.
 
-    sensitive: Whether the reference are raw rows; else it is what was released.
-    n_rows: Fabricated rows.
-    promise: What the fabricator guarantees.
-    noise: Expected total variation of a released column from the exact one, by its noise alone.
+    title: What the reference is.
+    names: Of the reference and of the fabricated rows.
     marginals: Shares of cells of each column, the label last; "real" is the reference.
     pairs: Pairs of columns.
     learners: Accuracy of each learner, by the rows it has learned from.
-    copies: Share of rows that equal a raw row; only where raw rows were given.
+    copies: Shares of rows that equal a raw one.
     """
 
-    sensitive: bool
-    n_rows: int
-    promise: str
-    noise: float | None
+    title: str
+    names: tuple[str, str]
     marginals: tuple[Marginal, ...]
     pairs: tuple[PairDistance, ...]
     learners: dict[str, dict[str, float]]
@@ -81,135 +79,189 @@ class Quality:
         """Mean total variation of the pairs."""
         return float(np.mean([each.distance for each in self.pairs])) if self.pairs else None
 
+    def figures(self) -> list[tuple[str, str]]:
+        """Return the figures in words and numbers."""
+        found = [("one-way distance", f"{self.one_way:.4f}")]
+        if self.two_way is not None:
+            off = [abs(p.correlation - p.reference_correlation) for p in self.pairs]
+            found.append(("two-way distance", f"{self.two_way:.4f}"))
+            found.append(("average error of rank correlations", f"{np.mean(off):.4f}"))
+            found.append(("rank correlations off by, at most", f"{np.max(off):.4f}"))
+        for learner, scores in self.learners.items():
+            found += [(f"{learner}, learned from {rows}", f"{s:.4f}") for rows, s in scores.items()]
+        return found + [(name, f"{share:.4f}") for name, share in self.copies.items()]
+
+    def worst_columns(self) -> list[Marginal]:
+        """Return the columns whose shares are furthest from the reference."""
+        return sorted(self.marginals, key=lambda each: -each.distance)[:WORST]
+
+    def matrices(self) -> list[tuple[str, dict[tuple[str, str], float]]]:
+        """Return magnitudes of correlations, of the reference and of fabricated rows."""
+        one = {p.columns: abs(p.reference_correlation) for p in self.pairs}
+        two = {p.columns: abs(p.correlation) for p in self.pairs}
+        return [
+            (f"Correlations, {n}", each) for n, each in zip(self.names, (one, two), strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Figures about fabricated rows.
+
+    n_rows: Fabricated rows.
+    promise: What the fabricator guarantees.
+    relations: Which relations were kept, in words, by released numbers.
+    unmeasured: Pairs whose released relation does not stand out from its noise; it was lost.
+    free: Beside what was released.
+    sensitive: Beside the raw table, where one was given.
+    """
+
+    n_rows: int
+    promise: str
+    relations: str
+    unmeasured: tuple[tuple[str, str], ...]
+    free: Comparison
+    sensitive: Comparison | None
+
+    @property
+    def parts(self) -> list[Comparison]:
+        """The comparisons that were made."""
+        return [self.free] + ([] if self.sensitive is None else [self.sensitive])
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        mark = SENSITIVE if self.sensitive else FREE
-        return {"mark": mark, "one_way": self.one_way, "two_way": self.two_way, **asdict(self)}
+        found = asdict(self)
+        for name, part in (("free", self.free), ("sensitive", self.sensitive)):
+            if part is not None:
+                found[name] |= {"one_way": part.one_way, "two_way": part.two_way}
+        return found
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a page (.html) or JSON (.json)."""
         text = json.dumps(self.to_dict(), indent=2) + "\n"
         write_form(path, {".html": self._page, ".json": lambda: text})
 
-    def figures(self) -> list[tuple[str, str]]:
-        """Return the figures in words and numbers."""
-        found = [("fabricated rows", str(self.n_rows)), ("one-way distance", f"{self.one_way:.4f}")]
-        if self.noise is not None:
-            found.append(("expected error of released columns from noise", f"{self.noise:.4f}"))
-        if self.two_way is not None:
-            off = [abs(p.correlation - p.reference_correlation) for p in self.pairs]
-            found.append(("two-way distance", f"{self.two_way:.4f}"))
-            found.append(("average error of correlations", f"{np.mean(off):.4f}"))
-            found.append(("correlations off by, at most", f"{np.max(off):.4f}"))
-        for learner, scores in self.learners.items():
-            found += [(f"{learner}, learned from {rows}", f"{s:.4f}") for rows, s in scores.items()]
-        return found + [(name, f"{share:.4f}") for name, share in self.copies.items()]
-
     def _page(self) -> str:
-        off = {p.columns: abs(p.correlation - p.reference_correlation) for p in self.pairs}
-        measures = {
-            "Two-way distance": {p.columns: p.distance for p in self.pairs},
-            "Correlation off by": off,
-        }
-        worst = sorted(self.pairs, key=lambda each: -each.distance)[:20]
-        return render(
-            "quality.html",
-            title="Quality of fabricated rows",
-            quality=self,
-            mark=SENSITIVE if self.sensitive else FREE,
-            columns=[each.column for each in self.marginals],
-            matrices=list(measures.items()) if self.pairs else [],
-            worst=[(" × ".join(p.columns), f"{p.distance:.4f}") for p in worst],
-            draw=charts,
-        )
+        title = "Quality of fabricated rows"
+        return render("quality.html", title=title, quality=self, draw=charts)
 
 
 # Measuring ----------------------------------------------------------------------------------------
 
 
-def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
-    """Measure fabricated rows, against what was released, or against raw rows where given."""
-    tree = model.released_tree()
-    bounds, n_columns = tree.bounds, tree.fine.width
-    names = [feature.name for feature in bounds.features]
-    sizes, labels = list(tree.cells.sizes), [_cell_names(tree, i) for i in range(n_columns)]
-    if tree.n_classes > 1 and bounds.target is not None:
-        names, sizes = [*names, bounds.target.name], [*sizes, tree.n_classes]
-        labels.append(tuple(map(str, model.classes_)))
-    # The cells of each row, alone (fine) and in pairs, and its class
-    cells: dict[str, NDArray[np.intp]] = {}
-    fine: dict[str, NDArray[np.intp]] = {}
-    for which, rows in {"made": made, "raw": raw}.items():
-        if rows is not None:
-            places = CellPlaces(tree.fine.columns)(bounds.cells(rows))
-            target, codes = bounds.target_of(rows), np.zeros(len(places), dtype=np.intp)
-            if hasattr(model, "classes_") and target is not None:
-                codes = np.searchsorted(model.classes_, target)
-            for into, kind in ((cells, tree.cells), (fine, tree.fine)):
-                numbers = np.column_stack([np.asarray(kind(places)).astype(np.intp), codes])
-                into[which] = numbers[:, : len(names)]
-            if not len(places):
-                raise InvalidInputError("A table without rows has no quality to measure.")
+def kept_relations(law: TableLaw) -> tuple[str, list[tuple[str, str]]]:
+    """Say which relations were kept, by released numbers; return the pairs that were not."""
+    names = [law.bounds.features[i].name for i in law.features]
+    pairs = list(combinations(range(len(names)), 2))
+    if not pairs:
+        return "Relations: one column has none.", []
+    told = {tuple(sorted(pair)) for pair in law.released["tree"].tolist()}
+    strength = law.correlations
+    kept = [pair for pair in pairs if pair in told or abs(strength[pair]) > 1e-3]
+    lost = [(names[i], names[j]) for i, j in pairs if (i, j) not in set(kept)]
+    best = sorted(kept, key=lambda pair: -abs(strength[pair]))[:3]
+    listed = ", ".join(f"{names[i]} and {names[j]} {strength[i, j]:.2f}" for i, j in best)
+    first = f"Relations: {len(kept)} of {len(pairs)} pairs of columns were kept"
+    first += f" (strongest: {listed})" if best else ""
+    return f"{first}; {len(lost)} do not stand out from the noise and were lost.", lost
 
-    def shares(rows: NDArray[np.intp], columns: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+
+def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
+    """Measure fabricated rows beside what was released, and beside raw rows where given."""
+    law = model.released_law()
+    bounds, n_columns = law.bounds, law.cells.width
+    names = [feature.name for feature in bounds.features]
+    labels, sizes = [_cell_names(law, i) for i in range(n_columns)], list(law.cells.sizes)
+    if hasattr(model, "classes_") and bounds.target is not None:
+        names, sizes = [*names, bounds.target.name], [*sizes, law.n_classes]
+        labels.append(tuple(map(str, model.classes_)))
+
+    def cells_of(rows: Any) -> NDArray[np.intp]:
+        places = CellPlaces(law.cells.columns)(bounds.cells(rows))
+        if not len(places):
+            raise InvalidInputError("A table without rows has no quality to measure.")
+        target, codes = bounds.target_of(rows), np.zeros(len(places), dtype=np.intp)
+        if hasattr(model, "classes_") and target is not None:
+            codes = np.searchsorted(model.classes_, target)
+        found = np.column_stack([np.asarray(law.cells(places)).astype(np.intp), codes])
+        return found[:, : len(names)]
+
+    def shares(rows: NDArray[np.intp], *columns: int) -> Array:
+        shape = tuple(sizes[c] for c in columns)
         flat = np.ravel_multi_index(tuple(rows[:, columns].T), shape)
         return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape) / len(rows)
 
-    marginals = []
-    for i, name in enumerate(names):
-        shape = (len(labels[i]),)
-        if raw is not None:
-            real = shares(fine["raw"], (i,), shape)
-        else:
-            real = tree.shares if i == n_columns else tree.fine_margins[i].sum(axis=1)
-        found = shares(fine["made"], (i,), shape)
-        marginals.append(Marginal(name, labels[i], tuple(real.tolist()), tuple(found.tolist())))
-    joint: dict[tuple[int, int], Array] = {}
-    if raw is not None:
+    def scored(rows: NDArray[np.intp]) -> Array:
+        """Ranks of the cells, in the order of the copula."""
+        found = []
+        for i in range(len(names)):
+            order = np.arange(sizes[i])
+            if i < n_columns:
+                order[law.orders[i]] = np.arange(len(law.orders[i]))
+            found.append(rankdata(order[rows[:, i]]))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.nan_to_num(np.corrcoef(np.array(found))))
+
+    rows = cells_of(made)
+    found_correlations = scored(rows)
+    relations, lost = kept_relations(law)
+    feature = {i: k for k, i in enumerate(law.features)}
+
+    def compared(reference: NDArray[np.intp] | None) -> Comparison:
+        marginals, pairs = [], []
+        for i, name in enumerate(names):
+            real = shares(reference, i) if reference is not None else None
+            if real is None:
+                real = law.margins[i] if i < n_columns else law.shares
+            here = shares(rows, i)
+            marginals.append(Marginal(name, labels[i], tuple(real.tolist()), tuple(here.tolist())))
+        real_correlations = None if reference is None else scored(reference)
+        masses = {}
+        for pair, table in zip(law.released["tree"].tolist(), law.pair_masses, strict=True):
+            masses[tuple(pair)] = table
         for i, j in combinations(range(len(names)), 2):
-            joint[i, j] = shares(cells["raw"], (i, j), (sizes[i], sizes[j]))
-    else:  # the pairs that were released; with the label, those of each column
-        for key, tables in (("tree", tree.pairs), ("seconds", tree.more_pairs)):
-            listed = tree.released[key].tolist()
-            joint |= {(i, j): t.sum(axis=2) for (i, j), t in zip(listed, tables, strict=True)}
-        if len(names) > n_columns:
-            joint |= {(i, n_columns): margin for i, margin in enumerate(tree.margins)}
-    pairs = []
-    for (i, j), real in joint.items():
-        found = shares(cells["made"], (i, j), (sizes[i], sizes[j]))
-        away = float(np.abs(found - real).sum() / 2)
-        both = _correlation(real), _correlation(found)
-        pairs.append(PairDistance((names[i], names[j]), away, *both))
-    noise = None
-    if raw is None:  # mean total variation by the noise of a column alone, classes added up
-        each = float(tree.released["noise"][0]) * np.sqrt(tree.n_classes)
-        noise = float(np.mean(tree.fine.sizes) * each * np.sqrt(2 / np.pi) / 2 / tree.n_rows)
+            if reference is not None and real_correlations is not None:
+                distance = float(np.abs(shares(reference, i, j) - shares(rows, i, j)).sum() / 2)
+                known = float(real_correlations[i, j])
+            elif i in feature and j in feature:
+                a, b = feature[i], feature[j]
+                if (names[i], names[j]) in lost:
+                    continue
+                known = float(6 / np.pi * np.arcsin(law.correlations[a, b] / 2))  # of ranks
+                distance = 0.0
+                if (a, b) in masses:
+                    at = law.coarse[a][rows[:, i]], law.coarse[b][rows[:, j]]
+                    table = np.zeros_like(masses[a, b])
+                    np.add.at(table, at, 1 / len(rows))
+                    distance = float(np.abs(table - masses[a, b]).sum() / 2)
+            else:
+                continue
+            both = (names[i], names[j])
+            pairs.append(PairDistance(both, distance, known, float(found_correlations[i, j])))
+        is_raw = reference is not None
+        return Comparison(
+            SENSITIVE if is_raw else FREE,
+            ("your table" if is_raw else "released", "fabricated"),
+            tuple(marginals),
+            tuple(pairs),
+            _learned(bounds, made, raw) if is_raw and hasattr(model, "classes_") else {},
+            _copies(bounds, made, raw) if is_raw else {},
+        )
+
     return Quality(
-        raw is not None,
-        len(cells["made"]),
+        len(rows),
         str(model.guarantee_),
-        noise,
-        tuple(marginals),
-        tuple(pairs),
-        _learned(bounds, made, raw) if hasattr(model, "classes_") else {},
-        {} if raw is None else _copies(bounds, made, raw),
+        relations,
+        tuple(lost),
+        compared(None),
+        None if raw is None else compared(cells_of(raw)),
     )
 
 
-def _correlation(joint: Array) -> float:
-    """Correlation of the numbers of the cells of two columns."""
-    places = [np.arange(size) for size in joint.shape]
-    sums = [joint.sum(axis=1), joint.sum(axis=0)]
-    means = [float(p @ s) for p, s in zip(places, sums, strict=True)]
-    spread = [float((p - m) ** 2 @ s) for p, m, s in zip(places, means, sums, strict=True)]
-    both = float((places[0] - means[0]) @ joint @ (places[1] - means[1]))
-    return both / np.sqrt(spread[0] * spread[1]) if min(spread) > 0 else 0.0
-
-
-def _cell_names(tree: LabelTree, column: int) -> tuple[str, ...]:
+def _cell_names(law: TableLaw, column: int) -> tuple[str, ...]:
     """Return the names of the cells of a column."""
-    feature, edges = tree.bounds.features[column], tree.fine.edges[column]
-    cells, size = tree.fine.columns[column], tree.fine.sizes[column] - feature.missing
+    feature, edges = law.bounds.features[column], law.cells.edges[column]
+    cells, size = law.cells.columns[column], law.cells.sizes[column] - feature.missing
     if edges is None:
         found = [str(each) for each in (feature.categories or ())[:size]]
         found[-1] = "others" if cells.n_categories > MAX_CATEGORIES else found[-1]

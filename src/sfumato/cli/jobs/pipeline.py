@@ -294,13 +294,9 @@ def fabricate_table(
     fit_rows(fabricator, source, progress)
     if labels is not None:
         _with_found_labels(fabricator, labels)
-    made = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
-    table, found = (made, None) if labels is None else made
+    table = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
     if key is not None:
         table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))
-    if labels is not None and found is not None:
-        column = arrow().array(found.tolist()).cast(labels.type)
-        table = table.append_column(labels.name, column)
     order = list(source.columns) if not isinstance(source.columns, int) else []
     order = [*order, *table.column_names]  # parts of dates are columns of their own
     names = [name for name in dict.fromkeys(order) if name in table.column_names]

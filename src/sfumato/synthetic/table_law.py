@@ -1,0 +1,942 @@
+"""What is released of a table, and the law of its rows that follows from it.
+
+`release_table`, which alone sees records:
+
+1. Where columns of numbers are cut, by private quantiles; then the counts of the cells of each
+   column by class, with Gaussian noise. A numeric target is cut into classes.
+2. One second moment of the normal scores of all columns, with Gaussian noise: every pair at once.
+3. A spanning tree of the pairs that a Gaussian copula misses most, by the exponential mechanism,
+   and their counts by class. Where rows are too few for that, steps 1 and 2 are drawn again.
+
+`TableLaw`, from released numbers alone: cells that do not stand out from the noise are joined;
+the moment becomes the correlations of a Gaussian copula; along the tree, each column takes the
+cells of its released pair in the order of its Gaussian, so that pairs of the tree are met and all
+others follow the copula. The class is drawn last, by an additive logistic model whose expected
+counts by class are the released ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import logsumexp, ndtri
+
+from sfumato.mechanisms.exponential import ExponentialMechanism, SpanningTreeMechanism
+from sfumato.models.budget import Budget, Law, Release
+from sfumato.models.smoothing import density_threshold
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.sums.records import Records
+from sfumato.sums.statistics import CountTables, PlaceCounts, SecondMoment
+from sfumato.synthetic.cells import (
+    MAX_CATEGORIES,
+    MAX_FINE_VALUES,
+    MAX_VALUES,
+    CellLookup,
+    CellPlaces,
+    ColumnCells,
+    Constraint,
+    TableCells,
+    repair,
+)
+from sfumato.tables.schema import TableBounds
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+# Chosen once on training rows of public and made tables, and fixed since.
+CUT_SHARE, TREE_SHARE = 0.07, 0.05  # of mu²: where columns are cut, which pairs
+COLUMN_SHARE, MOMENT_SHARE = 0.38, 0.28  # of the Gaussian part; pairs have the rest
+ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
+ROWS_OF_A_CUT = 16.0  # by the epsilon of one cut: rows that a part needs
+MAX_LEVELS, MIN_LEVELS = 7, 3
+ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
+PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are released
+STANDS_OUT = 2.5  # standard deviations of the noise
+FEW_CELLS = 8  # of a column: none of them is joined
+MAX_TARGET_CLASSES, TARGET_GROUPS = 16, 4  # of a numeric target, alone and in pairs
+MAX_SIDE, MIN_GROUP_CELLS = 24, 25  # cells of a column in pairs; of a pair in each class
+MAX_SCORE, SPREAD = 2.5, 2.0  # of a normal score; of squared lengths about their expectation
+HERMITE = 8
+WEAK = 4.0  # variances of noise that an entry of the moment must exceed
+SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
+RIDGE = 1.0  # of the label model, by the noise of its counts
+POOL = 20_000  # drawn rows to which the label model is fitted
+FITTING_ROUNDS = 40
+
+
+def _tables(n_tables: int, size: int = 1) -> CountTables:
+    """Return as many tables: only their number matters for a sensitivity."""
+    return CountTables((size,), ((0,),) * n_tables)
+
+
+def n_halvings(n_columns: int, n_rows: int, mu: float, moved: float) -> int:
+    """Return how often columns are halved: while parts hold more rows than a cut errs by."""
+    for levels in range(MAX_LEVELS, MIN_LEVELS, -1):
+        each = 2 * mu * math.sqrt(CUT_SHARE / (n_columns * levels)) / moved
+        if n_rows / 2**levels >= ROWS_OF_A_CUT / each:
+            return levels
+    return MIN_LEVELS
+
+
+def release_table(
+    given: Records,
+    budget: Budget,
+    bounds: TableBounds,
+    columns: tuple[ColumnCells, ...],
+    n_classes: int,
+    target: int | None,
+) -> dict[str, Any]:
+    """Divide the budget, charge it, and draw what `TableLaw` reads.
+
+    `target` is the column of a numeric target; labels are the classes of the records.
+    """
+    records, exact = given.mapped(CellPlaces(columns)), given.has_exact_sums
+    n_columns, n_known = len(columns), given.public_rows or ROWS_NOT_KNOWN
+    finite = math.isfinite(budget.epsilon)
+    mu = mu_from_budget(budget.epsilon, budget.delta) if finite else math.inf
+    # [W0] Public rules
+    alone = records.sensitivity(_tables(n_columns)) / (mu * math.sqrt(COLUMN_SHARE))
+    values = n_known / max(ROWS_OF_A_VALUE * alone, 1e-12)
+    most_values = int(min(max(values, MAX_VALUES), MAX_FINE_VALUES))
+    columns = tuple(column.with_values(most_values) for column in columns)
+    numeric = tuple(i for i, column in enumerate(columns) if column.is_cut)
+    features = [i for i in range(n_columns) if i != target]
+    n_latent = len(features) + sum(columns[i].may_be_missing for i in features)
+    levels, cuts = 0, None
+    if numeric:
+        moved = records.sensitivity(PlaceCounts(numeric), "part")
+        levels = n_halvings(len(numeric), n_known, mu, moved)
+        cuts = budget.quantiles(PlaceCounts(numeric), levels, CUT_SHARE)
+    # What cannot be drawn or held is refused before the charge: sizes are public bounds.
+    largest = max(column.max_cells(levels) for column in columns)
+    most_classes = n_classes if target is None else MAX_TARGET_CLASSES
+    tables = _tables(n_columns, largest * most_classes)
+    is_joint = n_columns > 1 and len(features) > 0
+    counts = budget.gaussian(tables, COLUMN_SHARE if is_joint else None)
+    choice = moment = more = None
+    if is_joint:
+        moment = budget.gaussian(SecondMoment(n_latent), MOMENT_SHARE)
+        more = budget.gaussian(
+            _tables(n_columns, (max(MAX_SIDE, MAX_CATEGORIES) + 2) ** 2 * most_classes), count=2
+        )
+        if exact and len(features) > 2:
+            law = Law(ExponentialMechanism, "part", per_mu=2.0)
+            choice = Release(law, tables, TREE_SHARE, count=len(features) - 1)
+            budget.releases.append(choice)
+    receipt = budget.charge()  # [W1] charge all, then draw
+
+    drawn = np.empty((0, 1))
+    if cuts is not None:
+        drawn = np.nan_to_num(budget.draw(cuts, records))  # [W2] 0 where a part was not cut
+    released: dict[str, Any] = {
+        "cuts": drawn,
+        "n_rows": given.public_rows,
+        "noise": np.array([budget.noise(counts), 0.0, 0.0]),
+        "moment": np.zeros((0, 0)),
+        "tree": np.empty((0, 2), dtype=np.intp),
+        "pairs": np.empty(0),
+        "most_values": most_values,
+    }
+
+    def known() -> TableLaw:
+        return TableLaw(bounds, columns, n_classes, released, target=target)
+
+    cells = records.mapped(TableCells.of(columns, drawn))
+    first = column_tables(columns, drawn, n_classes, target)
+    of_class = cells.mapped(class_lookup(TableCells.of(columns, drawn), target))
+    released["columns"] = budget.draw(counts, of_class, first)  # [W3] columns by class
+    if moment is None or more is None:
+        return released
+    law_now = known()
+    lookup, unit = law_now.score_lookup, law_now.score_unit
+    statistic = SecondMoment(n_latent)
+    released["moment"] = unit * budget.draw(moment, cells.mapped(lookup))  # [W4] all pairs
+    released["noise"][1] = unit * budget.noise(moment) / math.sqrt(2)  # off the diagonal
+    pair_noise = budget.noise(more) / math.sqrt(2)  # of the mean of two draws
+    if len(features) < 3 or law_now.n_rows < PAIR_SIGNAL * pair_noise:
+        # [W5] too few rows for pairs: columns and moment once more
+        mechanism = replace(more.mechanism, sensitivity=records.sensitivity(statistic))
+        noise = [budget.noise(more), unit * math.sqrt(records.variance_of(mechanism) / 2)]
+        again = [
+            budget.draw(more, of_class, first),
+            unit * cells.mapped(lookup).release(statistic, mechanism, receipt),
+        ]
+        for i, name in enumerate(("columns", "moment")):  # means by precision
+            before = released["noise"][i]
+            share = noise[i] ** 2 / (before**2 + noise[i] ** 2) if finite else 0.5
+            released[name] = share * released[name] + (1 - share) * again[i]
+            released["noise"][i] = before * math.sqrt(share)
+        return released
+    released["noise"][2] = pair_noise
+    law_now = known()
+    pairs = tuple(combinations(range(len(features)), 2))
+    joined = cells.mapped(law_now.pair_lookup)
+    if choice is not None:
+        placed = law_now.copula_cells
+        parts = [part[placed[:, k]] for k, part in enumerate(law_now.coarse)]
+        parts += [np.zeros(POOL, dtype=np.intp)] * (target is not None)  # the group is not asked
+        rows = np.column_stack(parts)
+        reference = law_now.pair_tables(pairs, without_class=True)
+        made = reference.add_up(rows, np.zeros(POOL, dtype=np.intp))
+        expected = [each * law_now.n_rows / POOL for each in reference.split(made)]
+        one = math.sqrt(2 / math.pi) * pair_noise / 2
+        penalties = tuple(one * table.size * law_now.n_groups for table in expected)
+        mechanism = choice.mechanism
+        chooser = SpanningTreeMechanism(
+            mechanism.sensitivity,
+            mechanism.epsilon,
+            choice.count,
+            pairs,
+            tuple(expected),
+            penalties,
+        )
+        released["tree"] = joined.release(reference, chooser, receipt).astype(np.intp)  # [W6]
+    else:
+        strength = np.abs(law_now.correlations)
+        scores = np.array([strength[i, j] for i, j in pairs])
+        released["tree"] = SpanningTreeMechanism.best(scores, len(features) - 1, pairs)
+    chosen = law_now.pair_tables(tuple(map(tuple, released["tree"].tolist())))
+    both = [budget.draw(more, joined, chosen) for _ in range(2)]
+    released["pairs"] = np.mean(both, axis=0)  # [W7] pairs of the tree by class
+    return released
+
+
+def column_tables(
+    columns: Sequence[ColumnCells], cuts: Array, n_classes: int, target: int | None
+) -> CountTables:
+    """Return the tables of step 1: each column by class; a numeric target has one of its own."""
+    cells = TableCells.of(columns, cuts)
+    n_columns = cells.width
+    if target is None:
+        return CountTables(cells.sizes, tuple((i,) for i in range(n_columns)), n_classes)
+    sizes = (*cells.sizes, int(class_lookup(cells, target).tables[-1][-1]) + 1)
+    listed = tuple((i,) if i == target else (i, n_columns) for i in range(n_columns))
+    return CountTables(sizes, listed)
+
+
+def class_lookup(cells: TableCells, target: int | None) -> CellLookup:
+    """Return cells as they are, and the class of a numeric target behind them."""
+    tables = [tuple(range(size)) for size in cells.sizes]
+    places = list(range(cells.width))
+    if target is not None:
+        size = cells.sizes[target]
+        classes = min(size, MAX_TARGET_CLASSES)
+        tables.append(tuple(place * classes // size for place in range(size)))
+        places.append(target)
+    return CellLookup(tuple(places), tuple(tuple(map(float, table)) for table in tables))
+
+
+# From released numbers alone ----------------------------------------------------------------------
+
+
+class TableLaw:
+    """The law of rows, from what `release_table` returns.
+
+    bounds: Public facts about the table; `cells`: the cells that stand out, and their edges.
+    n_rows: The public number of rows, or the released one; at least 1.
+    shares: Share of each class.
+    margins: Masses of the cells of each column.
+    features: Columns other than a numeric target.
+    """
+
+    def __init__(
+        self,
+        bounds: TableBounds,
+        columns: Sequence[ColumnCells],
+        n_classes: int,
+        released: Mapping[str, Any],
+        constraints: Sequence[Constraint] = (),
+        target: int | None = None,
+    ) -> None:
+        self.bounds, self.released, self.constraints = bounds, released, constraints
+        self.target = target
+        known = tuple(column.with_values(released["most_values"]) for column in columns)
+        fine = TableCells.of(known, released["cuts"])
+        self.features = [i for i in range(fine.width) if i != target]
+        counts = column_tables(known, released["cuts"], n_classes, target)
+        noise = float(released["noise"][0])
+        tables = counts.split(released["columns"])
+        tables = [table[..., 0] if target is not None else table for table in tables]
+        self.fine_classes = np.zeros(0, dtype=np.intp)  # of the cells of a numeric target
+        if target is not None:
+            tables = self._with_joined_classes(tables, noise, fine)
+        by_class = [tables[i] for i in self.features] if self.features else tables
+        weights = np.array([1 / len(table) for table in by_class])
+        totals = np.array([table.sum(axis=0) for table in by_class])
+        found = weights @ totals / weights.sum()
+        self.n_rows = released["n_rows"] or max(1, round(float(found.sum())))
+        self.n_classes = len(found)
+        self.shares = nearest_masses(found / self.n_rows)
+        # Cells that stand out; [J] joins neighbours, post-processing of released counts
+        self.joins: list[Codes] = []
+        self.margins: list[Array] = []
+        self.class_counts: list[Array] = []
+        edges: list[tuple[float, ...] | None] = list(fine.edges)
+        for i, table in enumerate(tables):
+            whole = table.reshape(len(table), -1)
+            join, last = np.arange(len(table)), len(table) - fine.columns[i].may_be_missing
+            ends = fine.edges[i]
+            if ends is not None and (last > FEW_CELLS or i == target) and noise > 0:
+                sd = noise * math.sqrt(whole.shape[1])
+                starts = cells_that_stand_out(whole[:last].sum(axis=1), sd, np.diff(ends))
+                edges[i] = (*(ends[k] for k in starts), ends[-1])
+                join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
+                join[last:] = len(starts)  # of missing
+            kept = np.zeros((join[-1] + 1, whole.shape[1]))
+            np.add.at(kept, join, whole)
+            self.joins.append(join)
+            self.margins.append(nearest_masses(kept.sum(axis=1) / self.n_rows))
+            self.class_counts.append(kept)
+        self.fine, self.cells = fine, TableCells(fine.columns, tuple(edges))
+        self.noise = noise
+
+    def _with_joined_classes(
+        self, tables: list[Array], noise: float, fine: TableCells
+    ) -> list[Array]:
+        """Join classes of a numeric target whose cells do not stand out, in all tables."""
+        assert self.target is not None  # noqa: S101 - asked of such tables only
+        lookup = class_lookup(fine, self.target).tables[-1]
+        classes, ends = np.array(lookup, dtype=np.intp), fine.edges[self.target]
+        if noise > 0 and ends is not None:
+            counts, last = tables[self.target], len(ends) - 1
+            starts = cells_that_stand_out(counts[:last], noise, np.diff(ends))
+            cell = np.searchsorted(starts, np.arange(len(classes)), side="right") - 1
+            is_new = (np.diff(classes) > 0) & (np.diff(cell) > 0)
+            is_new[last - 1 :] = True  # missing stays a class of its own
+            classes = np.append(0, np.cumsum(is_new))
+        joined = np.zeros((int(lookup[-1]) + 1, int(classes[-1]) + 1))
+        joined[np.array(lookup, dtype=np.intp), classes] = 1
+        self.fine_classes = classes
+        return [t if i == self.target else t @ joined for i, t in enumerate(tables)]
+
+    # Normal scores --------------------------------------------------------------------------------
+
+    @cached_property
+    def orders(self) -> list[Codes]:
+        """The cells of each column from low to high; nominal ones by their tie to the class."""
+        return [self._ordered(i) for i in range(self.cells.width)]
+
+    def _ordered(self, i: int) -> Codes:
+        column, margin = self.cells.columns[i], self.margins[i]
+        last = len(margin) - column.may_be_missing
+        if column.n_categories < 3 or self.n_classes < 2:
+            return np.arange(last)
+        mass = margin[:last] + 1e-9
+        away = self.class_counts[i][:last] / self.n_rows - np.outer(margin[:last], self.shares)
+        away = _low_rank(away, self.noise / self.n_rows)
+        away = away / np.sqrt(mass)[:, None] / np.sqrt(self.shares + 1e-9)
+        first = np.linalg.svd(away, full_matrices=False)[0][:, 0]
+        return np.argsort(first / np.sqrt(mass), kind="stable")
+
+    @cached_property
+    def latents(self) -> list[tuple[int, bool]]:
+        """Gaussians of a row: one of each column's value, one of whether it is missing."""
+        features = self.features
+        missing = [(i, True) for i in features if self.cells.columns[i].may_be_missing]
+        return [(i, False) for i in features] + missing
+
+    @cached_property
+    def _scores(self) -> tuple[list[Array], Array, Array]:
+        """Return the score of each cell of each latent, its Hermite coefficients and variances."""
+        scores, coefficients, variances = [], [], []
+        for i, of_missing in self.latents:
+            margin = self.margins[i]
+            last = len(margin) - self.cells.columns[i].may_be_missing
+            masses, order = margin[:last], self.orders[i]
+            if of_missing:
+                masses, order = np.array([masses.sum(), margin[last:].sum()]), np.arange(2)
+            total = np.concatenate([[0.0], np.cumsum(masses[order] + 1e-12)])
+            total /= total[-1]
+            at = ndtri(np.clip(total, 1e-9, 1 - 1e-9))
+            inside = (total > 1e-9) & (total < 1 - 1e-9)
+            heights = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi) * inside
+            width = np.maximum(np.diff(total), 1e-9)
+            z = np.clip(-np.diff(heights) / width, -MAX_SCORE, MAX_SCORE)
+            polynomials, found = [np.ones_like(at), at], []
+            for k in range(1, HERMITE + 1):
+                term = float((z * -np.diff(polynomials[k - 1] * heights)).sum())
+                found.append(term / math.sqrt(math.factorial(k)))
+                polynomials.append(at * polynomials[k] - k * polynomials[k - 1])
+            score = np.zeros(len(margin))  # a missing value says nothing
+            if of_missing:
+                score[:last], score[last:] = z
+            else:
+                score[order] = z
+            scores.append(score)
+            coefficients.append(found)
+            variances.append(float((z * z * np.diff(total)).sum()))
+        return scores, np.array(coefficients), np.array(variances)
+
+    @property
+    def score_unit(self) -> float:
+        """Squared length to which rows of scores are shortened."""
+        spread = 1 + SPREAD / math.sqrt(len(self.latents))
+        return max(spread * float(self._scores[2].sum()), 1e-6)
+
+    @cached_property
+    def score_lookup(self) -> CellLookup:
+        """The public map from fine cells to normal scores of bounded length."""
+        scores, radius = self._scores[0], math.sqrt(self.score_unit)
+        tables = [score[self.joins[i]] for (i, _), score in zip(self.latents, scores, strict=True)]
+        return CellLookup(
+            tuple(i for i, _ in self.latents), tuple(tuple(t.tolist()) for t in tables), radius
+        )
+
+    @cached_property
+    def correlations(self) -> Array:
+        """Correlations of the Gaussians, by the released moment of scores."""
+        q = len(self.latents)
+        if not self.released["moment"].size:
+            return np.eye(q)
+        _, coefficients, variances = self._scores
+        n, noise = self.n_rows, float(self.released["noise"][1]) / self.n_rows
+        moment = self.released["moment"] / n
+        missing = np.array(
+            [
+                0.0 if of else self.margins[i][-1] * self.cells.columns[i].may_be_missing
+                for i, of in self.latents
+            ]
+        )  # of values: the share that is missing
+        missing = np.minimum(missing, 0.98)
+        present = np.outer(1 - missing, 1 - missing)
+        flags = [k for k, (_, of_missing) in enumerate(self.latents) if of_missing]
+        spread = np.sqrt(np.maximum(variances, 1e-12))
+        for a in flags:  # pairs of values are seen where both are there
+            for b in flags:
+                i, j = (self.features.index(self.latents[k][0]) for k in (a, b))
+                tie = np.clip(moment[a, b] / (spread[a] * spread[b]), -1, 1) if a != b else 1.0
+                p, r = missing[i], missing[j]
+                both = (1 - p) * (1 - r) + tie * math.sqrt(p * (1 - p) * r * (1 - r))
+                present[i, j] = max(min(both, 1 - max(p, r)), 0.02)
+        ratio = np.sqrt(  # what the bound on lengths took away
+            np.clip(
+                (np.diag(moment) / np.diag(present) * variances + 2 * noise**2)
+                / (variances**2 + 2 * noise**2 + 1e-300),
+                0.4,
+                1,
+            )
+        )
+        error = noise / present
+        moment = moment / present / np.outer(ratio, ratio)
+        moment = moment * np.maximum(0.0, 1 - WEAK * error**2 / np.maximum(moment**2, 1e-300))
+        terms = [np.outer(c, c) for c in coefficients.T]
+        middle = np.zeros((q, q))  # the correlation with this moment of scores, by halving
+        for step in range(1, 31):
+            value = sum(term * middle ** (k + 1) for k, term in enumerate(terms))
+            middle += 0.998 / 2**step * np.where(value < moment, 1, -1)
+        np.fill_diagonal(middle, 1.0)
+        middle = (middle + middle.T) / 2
+        doubt = error / np.maximum(terms[0], 1e-6)
+        return _nearest_correlations(middle, np.square(SURE / np.maximum(doubt, SURE)))
+
+    # Pairs of the tree ----------------------------------------------------------------------------
+
+    @cached_property
+    def groups(self) -> Codes:
+        """Classes as they are told apart in pairs: all, groups of a numeric target, or none."""
+        classes = np.arange(self.n_classes)
+        if self.target is not None:
+            classes = classes * min(self.n_classes, TARGET_GROUPS) // self.n_classes
+        room = self.n_rows / (3 * max(float(self.released["noise"][2]), 1e-9))
+        return classes if room >= MIN_GROUP_CELLS * (classes[-1] + 1) else np.zeros_like(classes)
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.groups[-1]) + 1
+
+    @cached_property
+    def coarse(self) -> list[Codes]:
+        """The cell in pairs of each cell of each feature."""
+        room = self.n_rows / (3 * max(float(self.released["noise"][2]), 1e-9) * self.n_groups)
+        side, found = int(min(max(math.sqrt(room), 4), MAX_SIDE)), []
+        for i in self.features:
+            column, margin = self.cells.columns[i], self.margins[i]
+            last = len(margin) - column.may_be_missing
+            parts = np.arange(last) if column.n_categories else _parts(margin[:last], side)
+            found.append(np.append(parts, [parts[-1] + 1] * column.may_be_missing).astype(np.intp))
+        return found
+
+    @cached_property
+    def pair_lookup(self) -> CellLookup:
+        """The map from fine cells to those of pairs, and to the group of a numeric target."""
+        places, tables = list(self.features), []
+        for i, coarse in zip(self.features, self.coarse, strict=True):
+            tables.append(coarse[self.joins[i]])
+        if self.target is not None:
+            places.append(self.target)
+            tables.append(self.groups[self.fine_classes])
+        return CellLookup(tuple(places), tuple(tuple(map(float, t)) for t in tables))
+
+    def pair_tables(
+        self, pairs: tuple[tuple[int, int], ...], *, without_class: bool = False
+    ) -> CountTables:
+        """Return the tables of pairs of features by group of classes."""
+        sizes = [int(coarse[-1]) + 1 for coarse in self.coarse]
+        if self.target is None or without_class:
+            sizes += [1] * (self.target is not None)
+            return CountTables(tuple(sizes), pairs, 1 if without_class else self.n_groups)
+        listed = tuple((*pair, len(sizes)) for pair in pairs)
+        return CountTables((*sizes, self.n_groups), listed)
+
+    @cached_property
+    def pairs(self) -> list[Array]:
+        """Released counts of each pair of the tree by group, (first, second, group)."""
+        listed = tuple(map(tuple, self.released["tree"].tolist()))
+        if not listed:
+            return []
+        tables = self.pair_tables(listed).split(self.released["pairs"])
+        return [table if self.target is None else table[..., 0] for table in tables]
+
+    def _mass(self, k: int) -> Array:
+        """Masses of the cells in pairs of a feature."""
+        masses = self.margins[self.features[k]] + 1e-12
+        return np.asarray(np.bincount(self.coarse[k], masses), dtype=np.float64)
+
+    @cached_property
+    def copula_cells(self) -> Codes:
+        """Rows drawn from the copula alone."""
+        return self._placed(POOL, np.random.RandomState(0), tree=())[0]
+
+    @cached_property
+    def pair_masses(self) -> list[Array]:
+        """Masses of each pair of the tree: the copula's, moved to the released ones."""
+        if not self.pairs:
+            return []
+        drawn = self.copula_cells
+        noise, found = float(self.released["noise"][2]) * math.sqrt(self.n_groups), []
+        for (i, j), table in zip(self.released["tree"].tolist(), self.pairs, strict=True):
+            first, second = self._mass(i)[:, None], self._mass(j)[None]
+            at = self.coarse[i][drawn[:, i]] * len(second[0]) + self.coarse[j][drawn[:, j]]
+            made = np.bincount(at, minlength=first.size * second.size) / len(drawn)
+            made = made.reshape(len(first), -1) + 1e-4 * first * second
+            made = _fit(made, first, second, 10)
+            away = _low_rank(table.sum(axis=2) / self.n_rows - made, noise / self.n_rows)
+            moved = np.maximum(made + away, 0.02 * made)
+            found.append(_fit(moved, first, second, FITTING_ROUNDS))
+        return found
+
+    # Rows -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> list[tuple[int, int, int]]:
+        """Features from the root of the tree down: (feature, parent, pair), -1 for none."""
+        found, known = [(0, -1, -1)], {0}
+        left = list(enumerate(self.released["tree"].tolist()))
+        while left:
+            step = next(((k, e) for k, e in left if (e[0] in known) != (e[1] in known)), None)
+            if step is None:
+                break
+            k, (i, j) = step
+            child, parent = (j, i) if i in known else (i, j)
+            found.append((child, parent, k))
+            known.add(child)
+            left.remove((k, [i, j]))
+        found += [(i, -1, -1) for i in range(len(self.features)) if i not in known]
+        return found
+
+    @cached_property
+    def _root(self) -> Array:
+        q = len(self.latents)
+        return np.asarray(np.linalg.cholesky(self.correlations + 1e-9 * np.eye(q)))
+
+    def _placed(
+        self, n_rows: int, generator: np.random.RandomState, tree: Sequence[Array] | None = None
+    ) -> tuple[Codes, Array]:
+        """Draw cells of the features, and the Gaussians whose order they follow."""
+        masses = self.pair_masses if tree is None else tree
+        gaussians = generator.normal(size=(n_rows, len(self.latents))) @ self._root.T
+        cells = np.zeros((n_rows, len(self.features)), dtype=np.intp)
+        flag = {i: k for k, (i, of_missing) in enumerate(self.latents) if of_missing}
+        for k, parent, pair in self.order:
+            i = self.features[k]
+            margin, order = self.margins[i], self.orders[i]
+            group, chances = np.zeros(n_rows, dtype=np.intp), margin[:, None]
+            if masses and parent >= 0:
+                group = self.coarse[parent][cells[:, parent]]
+                first = self.released["tree"][pair, 0]
+                joint = masses[pair].T if first == parent else masses[pair]  # (k, parent)
+                inside = (margin + 1e-12) / self._mass(k)[self.coarse[k]]
+                chances = joint[self.coarse[k]] * inside[:, None]
+            # Cells nearly at the exact shares of their group; what rounding leaves in one group is
+            # made up for in the next ones.
+            by = np.lexsort((gaussians[:, k], group))
+            numbers, starts, sizes = np.unique(group[by], return_index=True, return_counts=True)
+            owed = np.zeros(len(margin))
+            for at in generator.permutation(len(numbers)):
+                share = chances[:, numbers[at]] + 1e-300
+                expected = share / share.sum() * sizes[at]
+                wanted = np.maximum(expected + owed, 1e-12 * expected) * (expected > 1e-9)
+                drawn = share_out(wanted + 1e-300, int(sizes[at]), generator)
+                owed += expected - drawn
+                rows = by[starts[at] : starts[at] + sizes[at]]
+                if i in flag and drawn[-1]:  # missing are those whose other Gaussian is largest
+                    gone = np.argsort(-gaussians[rows, flag[i]], kind="stable")[: drawn[-1]]
+                    cells[rows[gone], k] = len(margin) - 1
+                    rows = np.delete(rows, gone)
+                cells[rows, k] = np.repeat(order, drawn[order])
+        return cells, gaussians
+
+    @cached_property
+    def _pool(self) -> tuple[Codes, Array]:
+        return self._placed(POOL, np.random.RandomState(1))
+
+    def _parts_of(self, cells: Codes) -> Codes:
+        """Return what the label model reads: a part of each feature, and of each pair by class."""
+        found = [part[cells[:, k]] for k, part in enumerate(self._label_parts)]
+        if self.n_groups > 1:
+            for i, j in self.released["tree"].tolist():
+                width = int(self.coarse[j][-1]) + 1
+                found.append(self.coarse[i][cells[:, i]] * width + self.coarse[j][cells[:, j]])
+        starts = np.cumsum([0, *self._label_sizes])[:-1]
+        return np.asarray(np.column_stack(found) + starts, dtype=np.intp)
+
+    @cached_property
+    def _label_parts(self) -> list[Codes]:
+        room = self.n_rows / (4 * max(self.noise, 1e-9)) / self.n_classes
+        most, found = int(min(max(room, 6), MAX_SIDE)), []
+        for i in self.features:
+            column, margin = self.cells.columns[i], self.margins[i]
+            last = len(margin) - column.may_be_missing
+            parts = np.arange(last) if column.n_categories else _parts(margin[:last], most)
+            found.append(np.append(parts, [parts[-1] + 1] * column.may_be_missing).astype(np.intp))
+        return found
+
+    @property
+    def _label_sizes(self) -> list[int]:
+        sizes = [int(part[-1]) + 1 for part in self._label_parts]
+        return sizes + [t[..., 0].size for t in self.pairs if self.n_groups > 1]
+
+    @cached_property
+    def _label_weights(self) -> Array:
+        """Weights of the additive label model: its counts by class on drawn rows are the released.
+
+        A ridge as large as their noise keeps weights of cells that say nothing near zero.
+        """
+        parts = self._parts_of(self._pool[0])
+        n_single, n = sum(self._label_sizes[: len(self.features)]), self.n_rows
+        size = sum(self._label_sizes)
+        rows = np.repeat(np.arange(POOL), parts.shape[1])
+        X = scipy.sparse.csr_matrix((np.ones(parts.size), (rows, parts.ravel())), (POOL, size))
+        here = np.bincount(parts.ravel(), minlength=size) / POOL
+        singles, noise = [], []
+        for part, i in zip(self._label_parts, self.features, strict=True):
+            table = np.zeros((int(part[-1]) + 1, self.n_classes))
+            np.add.at(table, part, self.class_counts[i])
+            singles.append(table / n)
+            noise.append(self.noise / n * np.sqrt(np.bincount(part)))
+        single = np.vstack(singles)
+        # Masses of cells are those of the drawn rows; only classes within cells are learned.
+        single = single + np.outer(here[:n_single] - single.sum(axis=1), self.shares)
+        split = np.eye(self.n_groups)[self.groups]
+        pair = np.empty((0, self.n_groups))
+        if size > n_single:
+            pair = np.vstack([t.reshape(-1, self.n_groups) for t in self.pairs]) / n
+            pair = pair + np.outer(here[n_single:] - pair.sum(axis=1), self.shares @ split)
+        ridge = np.full(size, RIDGE * float(self.released["noise"][2]) / n)
+        ridge[:n_single] = RIDGE * float(np.mean(np.concatenate(noise)))
+        ridge = np.maximum(ridge, 1e-6)[:, None]
+        bound = 0.25 if self.n_classes == 2 else 0.5
+        curvature = (X[:, :n_single].T @ X[:, :n_single]).toarray() * (bound / POOL)
+        curvature += np.diag(ridge[:n_single, 0])
+        back = np.linalg.inv(np.linalg.cholesky(curvature))
+        scale = 1 / np.sqrt(here[n_single:, None] * bound + ridge[n_single:])
+        base = np.log(np.maximum(self.shares, 1e-6))
+        turned, cut = X.T.tocsr(), n_single * self.n_classes
+
+        def weights(v: Array) -> tuple[Array, Array]:
+            return (
+                back.T @ v[:cut].reshape(n_single, -1),
+                v[cut:].reshape(-1, self.n_groups) * scale,
+            )
+
+        def loss(v: Array) -> tuple[float, Array]:
+            one, two = weights(v)
+            scores = X @ np.vstack([one, two @ split.T]) + base
+            normal = logsumexp(scores, axis=1)
+            made = turned @ np.exp(scores - normal[:, None]) / POOL
+            value = float(normal.mean() - (single * one).sum() - (pair * two).sum())
+            value += (
+                float((ridge[:n_single] * one**2).sum() + (ridge[n_single:] * two**2).sum()) / 2
+            )
+            slope = back @ (made[:n_single] - single + ridge[:n_single] * one)
+            more = (made[n_single:] @ split - pair + ridge[n_single:] * two) * scale
+            return value, np.concatenate([slope.ravel(), more.ravel()])
+
+        start = np.zeros(cut + (size - n_single) * self.n_groups)
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 40})
+        one, two = weights(found.x)
+        return np.vstack([one, two @ split.T, base[None]])
+
+    def class_chances(self, cells: Codes) -> Array:
+        """Chance of each class, given the cells of the features of a row."""
+        if self.n_classes == 1:
+            return np.ones((len(cells), 1))
+        weights = self._label_weights
+        scores = weights[-1] + sum(weights[part] for part in self._parts_of(cells).T)
+        return np.asarray(np.exp(scores - logsumexp(scores, axis=1)[:, None]))
+
+    def draw(self, n_rows: int, generator: np.random.RandomState) -> tuple[Codes, Codes, Array]:
+        """Draw the cells of all columns, classes, and the Gaussians behind them."""
+        cells, gaussians = self._placed(n_rows, generator)
+        return self._with_class(cells, gaussians, generator)
+
+    def _with_class(
+        self,
+        cells: Codes,
+        gaussians: Array,
+        generator: np.random.RandomState,
+        wanted: int | None = None,
+    ) -> tuple[Codes, Codes, Array]:
+        chances, n_rows = self.class_chances(cells), len(cells)
+        # Evenly spread marks along rows of like chances: classes nearly at their exact shares
+        rank = np.empty(n_rows)
+        rank[np.argsort(chances @ np.arange(self.n_classes), kind="stable")] = np.arange(n_rows)
+        marks = (rank * (math.sqrt(5) - 1) / 2 + generator.uniform()) % 1
+        classes = (np.cumsum(chances, axis=1)[:, :-1] <= marks[:, None]).sum(axis=1)
+        if wanted is not None:
+            classes[:] = wanted
+        found = np.zeros((n_rows, self.cells.width), dtype=np.intp)
+        found[:, self.features] = cells
+        if self.target is not None:
+            first = np.flatnonzero(np.diff(self.joins[self.target], prepend=-1))
+            owner = self.fine_classes[first]
+            margin = self.margins[self.target]
+            for c in np.unique(classes):
+                (rows,) = np.nonzero(classes == c)
+                share = np.where(owner == c, margin + 1e-12, 0.0)
+                drawn = share_out(share, len(rows), generator)
+                found[rows, self.target] = generator.permutation(
+                    np.repeat(np.arange(len(drawn)), drawn)
+                )
+        return found, classes, gaussians
+
+    def redraw(
+        self,
+        cells: Codes,
+        gaussians: Array,
+        columns: Sequence[int],
+        rows: Codes,
+        generator: np.random.RandomState,
+        given: Mapping[int, int] | None = None,
+    ) -> None:
+        """Draw some columns of some rows anew, in place, given all others of their row.
+
+        A new Gaussian takes the cell that drawn rows have at its place among those of the same
+        parent cell. `given` fixes cells of columns, whose Gaussians are drawn inside them. Columns
+        that may be missing are missing where their row of cells says so.
+        """
+        fixed = given or {}
+        asked = [k for k, i in enumerate(self.features) if i in columns or i in fixed]
+        free = np.array([k for k in asked if self.features[k] not in fixed], dtype=np.intp)
+        kept = np.setdiff1d(np.arange(gaussians.shape[1]), free)
+        Q = self.correlations
+        for k in (k for k in asked if self.features[k] in fixed):
+            i = self.features[k]
+            order, cell = self.orders[i], fixed[i]
+            if cell in order:
+                total = np.append(0.0, np.cumsum(self.margins[i][order] + 1e-12))
+                at = int(np.flatnonzero(order == cell)[0])
+                low, high = total[at] / total[-1], total[at + 1] / total[-1]
+                marks = low + (high - low) * generator.uniform(size=len(rows))
+                gaussians[rows, k] = ndtri(np.clip(marks, 1e-9, 1 - 1e-9))
+            cells[rows, i] = cell
+        if not len(free):
+            return
+        if fixed:  # of everything else, only what was fixed is known
+            kept = np.array([k for k in asked if self.features[k] in fixed], dtype=np.intp)
+        slope = np.linalg.solve(Q[np.ix_(kept, kept)] + 1e-6 * np.eye(len(kept)), Q[kept][:, free])
+        left = Q[np.ix_(free, free)] - Q[np.ix_(free, kept)] @ slope
+        values, vectors = np.linalg.eigh(left)
+        noise = generator.normal(size=(len(rows), len(free)))
+        noise = noise @ (vectors * np.sqrt(np.maximum(values, 0))).T
+        gaussians[np.ix_(rows, free)] = gaussians[np.ix_(rows, kept)] @ slope + noise
+        seen, drawn = self._pool
+        for k, parent, _ in self.order:
+            i = self.features[k]
+            if k not in free:
+                continue
+            last = len(self.margins[i]) - self.cells.columns[i].may_be_missing
+            there = seen[:, k] < last
+            near = np.zeros(len(seen), dtype=np.intp)
+            mine = np.zeros(len(rows), dtype=np.intp)
+            if self.pair_masses and parent >= 0:
+                near = self.coarse[parent][seen[:, parent]]
+                mine = self.coarse[parent][cells[rows, self.features[parent]]]
+            for group in np.unique(mine):
+                like = there & (near == group) if (there & (near == group)).any() else there
+                (here,) = np.nonzero(mine == group)
+                if not like.any():
+                    continue
+                order = np.argsort(drawn[like, k])
+                at = np.searchsorted(drawn[like, k][order], gaussians[rows[here], k])
+                cells[rows[here], i] = seen[like, k][order][np.minimum(at, len(order) - 1)]
+
+    def draw_given(
+        self,
+        n_rows: int,
+        generator: np.random.RandomState,
+        given: Mapping[int, int],
+        wanted: int | None,
+    ) -> tuple[Codes, Codes, Array]:
+        """Draw rows whose columns have given cells, or of one class."""
+        factor = 1 if wanted is None else 8  # of which those are taken that are like the class
+        n_drawn = n_rows * factor
+        fixed = {i: cell for i, cell in given.items() if i != self.target}
+        cells, gaussians = self._placed(n_drawn, generator)
+        whole = np.zeros((n_drawn, self.cells.width), dtype=np.intp)
+        whole[:, self.features] = cells
+        if fixed:
+            others = [i for i in self.features if i not in fixed]
+            gone = whole.copy()
+            self.redraw(whole, gaussians, others, np.arange(n_drawn), generator, fixed)
+            for i in others:  # as often missing as before
+                if self.cells.columns[i].may_be_missing:
+                    last = len(self.margins[i]) - 1
+                    whole[:, i] = np.where(gone[:, i] == last, last, whole[:, i])
+        cells = whole[:, self.features]
+        if self.target is not None and self.target in given:
+            first = np.flatnonzero(np.diff(self.joins[self.target], prepend=-1))
+            wanted = int(self.fine_classes[first[given[self.target]]])
+        if wanted is not None:
+            chances = np.cumsum(self.class_chances(cells)[:, wanted] + 1e-12)
+            marks = (np.arange(n_rows) + generator.uniform()) / n_rows * chances[-1]
+            taken = generator.permutation(np.searchsorted(chances, marks))
+            taken = np.minimum(taken, n_drawn - 1)
+            cells, gaussians = cells[taken], gaussians[taken]
+        found, codes, gaussians = self._with_class(cells, gaussians, generator, wanted)
+        if self.target is not None and self.target in given:
+            found[:, self.target] = given[self.target]
+        return found, codes, gaussians
+
+    def values(
+        self,
+        cells: Codes,
+        gaussians: Array,
+        generator: np.random.RandomState,
+        wanted: Mapping[int, float] | None = None,
+    ) -> Array:
+        """Return values inside cells, in the order of the Gaussians, and meet constraints.
+
+        `wanted` has values that columns are to have.
+        """
+        asked, features = wanted or {}, self.bounds.features
+        values, gaps = {}, []
+        for i, feature in enumerate(features):
+            order = generator.normal(size=len(cells))
+            if i != self.target:
+                order = gaussians[:, self.features.index(i)]
+            drawn, missing = self.cells.draw(i, cells[:, i], self.margins[i], order, generator)
+            drawn = np.full(len(cells), asked[i]) if i in asked else drawn
+            # Constraints are in the units of the table.
+            values[feature.name] = feature.unscaled(drawn) if feature.is_number else drawn
+            gaps.append(missing)
+        ranges = {f.name: (f.lower, f.upper) for f in features}
+        found = repair(values, self.constraints, ranges)
+        kept = [
+            f.scaled(np.clip(found[f.name], f.lower, f.upper)) if f.is_number else found[f.name]
+            for f in features
+        ]
+        return np.where(np.column_stack(gaps), np.nan, np.column_stack(kept))
+
+
+def nearest_masses(shares: Array) -> Array:
+    """Return the nearest masses that are nowhere negative and sum to one."""
+    threshold, gain = density_threshold(shares, 1.0)
+    return np.asarray(gain * np.maximum(shares - threshold, 0.0))
+
+
+def share_out(weights: Array, n_rows: int, generator: np.random.RandomState) -> Codes:
+    """Divide rows by weights: whole parts first, what is left by systematic sampling."""
+    expected = weights / weights.sum() * n_rows
+    sizes = np.floor(expected).astype(np.intp)
+    left = n_rows - int(sizes.sum())
+    if left:
+        rest = np.cumsum(expected - sizes)
+        marks = (np.arange(left) + generator.uniform()) * rest[-1] / left
+        places = np.minimum(np.searchsorted(rest, marks, side="right"), len(sizes) - 1)
+        np.add.at(sizes, places, 1)
+    return np.asarray(sizes)
+
+
+def cells_that_stand_out(counts: Array, noise: float, widths: Array) -> list[int]:
+    """Return where cells begin once those that do not stand out from the noise are joined.
+
+    A count that stands out stays alone; others join their neighbours until they do together. What
+    still does not joins the sparser neighbour, unless that is one value beside a long range.
+    """
+    parts: list[tuple[int, float, int, float]] = []  # start, count, cells, width
+    least = STANDS_OUT * noise
+    for i, (count, width) in enumerate(zip(counts.tolist(), widths.tolist(), strict=True)):
+        is_open = bool(parts) and parts[-1][1] < least * math.sqrt(parts[-1][2])
+        if count < least and is_open:
+            start, total, size, wide = parts.pop()
+            parts.append((start, total + count, size + 1, wide + width))
+        else:
+            parts.append((i, count, 1, width))
+    j = 0
+    while j < len(parts):
+        _, count, size, width = parts[j]
+        near = [k for k in (j - 1, j + 1) if 0 <= k < len(parts) and 8 * parts[k][3] >= width]
+        if count >= least * math.sqrt(size) or not near:
+            j += 1
+            continue
+        k = min(near, key=lambda k: max(parts[k][1], 0.0) / parts[k][3])
+        one, two = parts[min(j, k)], parts[max(j, k)]
+        parts[min(j, k) : max(j, k) + 1] = [
+            (one[0], one[1] + two[1], one[2] + two[2], one[3] + two[3])
+        ]
+        j = max(min(j, k) - 1, 0)
+    return [start for start, *_ in parts]
+
+
+def _parts(masses: Array, n_parts: int) -> Codes:
+    """Join neighbouring cells to parts of about equal mass; a heavy cell stays alone."""
+    shares = np.maximum(masses, 0.0) + 1e-12
+    shares /= shares.sum()
+    is_heavy = shares > 1 / n_parts
+    light = np.where(is_heavy, 0.0, shares)
+    rest = max(float(light.sum()), 1e-12)
+    most = max(1, round(rest * n_parts))
+    quantile = np.minimum(((np.cumsum(light) - light / 2) / rest * most).astype(int), most - 1)
+    is_new = (np.diff(quantile) != 0) | is_heavy[1:] | is_heavy[:-1]
+    return np.cumsum(np.concatenate([[False], is_new]))
+
+
+def _low_rank(noisy: Array, noise: float) -> Array:
+    """Shrink the singular values of a matrix seen with noise (Gavish and Donoho 2017)."""
+    if noise <= 0:
+        return noisy
+    left, values, right = np.linalg.svd(noisy, full_matrices=False)
+    unit, ratio = noise * math.sqrt(max(noisy.shape)), min(noisy.shape) / max(noisy.shape)
+    y = np.maximum(values / unit, 1e-9)
+    kept = np.sqrt(np.maximum((y * y - ratio - 1) ** 2 - 4 * ratio, 0)) / y
+    return np.asarray((left * (unit * np.where(y > 1 + math.sqrt(ratio), kept, 0))) @ right)
+
+
+def _nearest_correlations(noisy: Array, weights: Array) -> Array:
+    """Return the nearest correlations by weighted squares, with Nesterov's steps."""
+    point, last, step = noisy, noisy, 1.0
+    for _ in range(60):
+        values, vectors = np.linalg.eigh(point + weights * (noisy - point))
+        found = (vectors * np.maximum(values, 1e-3)) @ vectors.T
+        after = (1 + math.sqrt(1 + 4 * step**2)) / 2
+        point, last, step = found + (step - 1) / after * (found - last), found, after
+    length = np.sqrt(np.diag(last))
+    return np.asarray(last / np.outer(length, length))
+
+
+def _fit(table: Array, rows: Array, columns: Array, rounds: int) -> Array:
+    """Scale a table in turn to masses of its rows and columns."""
+    for _ in range(rounds):
+        table = table * (rows / np.maximum(table.sum(axis=1, keepdims=True), 1e-300))
+        table = table * (columns / np.maximum(table.sum(axis=0, keepdims=True), 1e-300))
+    return table
