@@ -57,7 +57,7 @@ def require_other_rows(
 
 def fabricated(table: Any) -> tuple[Any, ...]:
     fabricator = a_fabricator().fit(table, columns()["label"])
-    return fabricator, *fabricator.fabricate()
+    return fabricator, fabricator.fabricate()
 
 
 @pytest.mark.parametrize("kind", FRAMES)

@@ -69,7 +69,7 @@ HERMITE = 8
 WEAK = 4.0  # variances of noise that an entry of the moment must exceed
 SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
 RIDGE = 1.0  # of the label model, by the noise of its counts
-POOL = 20_000  # drawn rows to which the label model is fitted
+MIN_POOL, MAX_POOL = 2000, 20_000  # drawn rows to which the label model is fitted
 FITTING_ROUNDS = 40
 
 
@@ -183,11 +183,13 @@ def release_table(
     if choice is not None:
         placed = law_now.copula_cells
         parts = [part[placed[:, k]] for k, part in enumerate(law_now.coarse)]
-        parts += [np.zeros(POOL, dtype=np.intp)] * (target is not None)  # the group is not asked
+        parts += [np.zeros(len(placed), dtype=np.intp)] * (
+            target is not None
+        )  # the group is not asked
         rows = np.column_stack(parts)
         reference = law_now.pair_tables(pairs, without_class=True)
-        made = reference.add_up(rows, np.zeros(POOL, dtype=np.intp))
-        expected = [each * law_now.n_rows / POOL for each in reference.split(made)]
+        made = reference.add_up(rows, np.zeros(len(rows), dtype=np.intp))
+        expected = [each * law_now.n_rows / len(rows) for each in reference.split(made)]
         one = math.sqrt(2 / math.pi) * pair_noise / 2
         penalties = tuple(one * table.size * law_now.n_groups for table in expected)
         mechanism = choice.mechanism
@@ -504,7 +506,7 @@ class TableLaw:
     @cached_property
     def copula_cells(self) -> Codes:
         """Rows drawn from the copula alone."""
-        return self._placed(POOL, np.random.RandomState(0), tree=())[0]
+        return self._placed(self.n_pool, np.random.RandomState(0), tree=())[0]
 
     @cached_property
     def pair_masses(self) -> list[Array]:
@@ -585,9 +587,14 @@ class TableLaw:
                 cells[rows, k] = np.repeat(order, drawn[order])
         return cells, gaussians
 
+    @property
+    def n_pool(self) -> int:
+        """Rows that are drawn to learn from: as many as there are, within limits."""
+        return int(min(max(self.n_rows, MIN_POOL), MAX_POOL))
+
     @cached_property
     def _pool(self) -> tuple[Codes, Array]:
-        return self._placed(POOL, np.random.RandomState(1))
+        return self._placed(self.n_pool, np.random.RandomState(1))
 
     def _parts_of(self, cells: Codes) -> Codes:
         """Return what the label model reads: a part of each feature, and of each pair by class."""
@@ -621,12 +628,12 @@ class TableLaw:
 
         A ridge as large as their noise keeps weights of cells that say nothing near zero.
         """
-        parts = self._parts_of(self._pool[0])
+        parts, n_pool = self._parts_of(self._pool[0]), self.n_pool
         n_single, n = sum(self._label_sizes[: len(self.features)]), self.n_rows
         size = sum(self._label_sizes)
-        rows = np.repeat(np.arange(POOL), parts.shape[1])
-        X = scipy.sparse.csr_matrix((np.ones(parts.size), (rows, parts.ravel())), (POOL, size))
-        here = np.bincount(parts.ravel(), minlength=size) / POOL
+        rows = np.repeat(np.arange(n_pool), parts.shape[1])
+        X = scipy.sparse.csr_matrix((np.ones(parts.size), (rows, parts.ravel())), (n_pool, size))
+        here = np.bincount(parts.ravel(), minlength=size) / n_pool
         singles, noise = [], []
         for part, i in zip(self._label_parts, self.features, strict=True):
             table = np.zeros((int(part[-1]) + 1, self.n_classes))
@@ -645,7 +652,7 @@ class TableLaw:
         ridge[:n_single] = RIDGE * float(np.mean(np.concatenate(noise)))
         ridge = np.maximum(ridge, 1e-6)[:, None]
         bound = 0.25 if self.n_classes == 2 else 0.5
-        curvature = (X[:, :n_single].T @ X[:, :n_single]).toarray() * (bound / POOL)
+        curvature = (X[:, :n_single].T @ X[:, :n_single]).toarray() * (bound / n_pool)
         curvature += np.diag(ridge[:n_single, 0])
         back = np.linalg.inv(np.linalg.cholesky(curvature))
         scale = 1 / np.sqrt(here[n_single:, None] * bound + ridge[n_single:])
@@ -662,7 +669,7 @@ class TableLaw:
             one, two = weights(v)
             scores = X @ np.vstack([one, two @ split.T]) + base
             normal = logsumexp(scores, axis=1)
-            made = turned @ np.exp(scores - normal[:, None]) / POOL
+            made = turned @ np.exp(scores - normal[:, None]) / n_pool
             value = float(normal.mean() - (single * one).sum() - (pair * two).sum())
             value += (
                 float((ridge[:n_single] * one**2).sum() + (ridge[n_single:] * two**2).sum()) / 2
