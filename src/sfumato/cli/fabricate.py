@@ -15,6 +15,7 @@ from sfumato.cli.console import (
     print_table,
     progress_bar,
     ready_to_write,
+    remark,
     write_or_rescue,
 )
 from sfumato.cli.jobs.pipeline import fabricate_table, open_table, table_for
@@ -93,7 +94,7 @@ def fabricate(
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")
     if not as_json and fabricator.method_ == "tree":
-        print_lines(kept_relations(fabricator.released_law())[0])
+        remark(kept_relations(fabricator.released_law())[0])
 
 
 def quality(
