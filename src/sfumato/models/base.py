@@ -282,9 +282,14 @@ class PrivateEstimator(BaseEstimator):
         return self.relation == Relation.ADD_OR_REMOVE_ONE or self.unit == Unit.PERSON
 
     @property
+    def record_bounds(self) -> Bounds | TableBounds | None:
+        """Public bounds of what is read of a record: those given."""
+        return self.bounds
+
+    @property
     def _reader(self) -> Reader:
         """How records are read by the public bounds; labels and targets are left to `_begin`."""
-        bounds = self.bounds
+        bounds = self.record_bounds
         if not isinstance(bounds, Bounds | TableBounds):
             raise MissingBoundsError(
                 f"{type(self).__name__} needs public bounds, which are never learned from data: "

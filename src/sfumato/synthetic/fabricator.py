@@ -41,6 +41,7 @@ from sfumato.synthetic.cells import (
     public_columns,
 )
 from sfumato.synthetic.table_law import TableLaw, column_tables, release_table
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import (
     LIBRARIES,
     check_choice,
@@ -311,9 +312,9 @@ class Fabricator(PrivateEstimator):
         return len(self._table.features) - 1 if self._has_numeric_target else None
 
     @property
-    def _reader(self) -> Any:
-        reader = super()._reader
-        return replace(reader, bounds=self._table) if self.reads_cells else reader
+    def record_bounds(self) -> Bounds | TableBounds | None:
+        """Public bounds of what is read of a record: a numeric target is a column of a table."""
+        return self._table if self.reads_cells else self.bounds
 
     def _declared(self) -> tuple[Any, tuple[Constraint, ...]]:
         """Return cells of the columns and constraints, checked before anything is charged."""
