@@ -88,7 +88,10 @@ def token(
 
 @serve_app.command()
 def tokens(context: typer.Context) -> None:
-    """List tokens: whose, for what, until when."""
+    """List tokens: whose, for what, until when.
+
+    Example: sfumato serve tokens
+    """
     found = _store(_settings(context.obj)).tokens()
     rows = [[t["id"], t["person"], t["scope"], t["expires"], bool(t["revoked"])] for t in found]
     print_table(("id", "person", "scope", "until", "revoked"), [list(map(str, r)) for r in rows])
@@ -98,7 +101,10 @@ def tokens(context: typer.Context) -> None:
 def revoke(
     context: typer.Context, identity: Annotated[str, typer.Argument(help="The ID of a token.")]
 ) -> None:
-    """Revoke a token: it and its sessions end at their next request."""
+    """Revoke a token: it and its sessions end at their next request.
+
+    Example: sfumato serve revoke 0123456789abcdef
+    """
     _store(_settings(context.obj)).revoke_token(identity)
     print_lines(f"The token {identity} is revoked.")
 
