@@ -321,7 +321,8 @@ HONEST = EntryScale.__call__
 
 def mixes_entries(scale: EntryScale, X: np.ndarray) -> np.ndarray:
     """Scale each row by its length: an entry moves its neighbours."""
-    return HONEST(scale, X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1))
+    finite = np.nan_to_num(X, posinf=1e100, neginf=-1e100)  # the contract plants infinite entries
+    return HONEST(scale, finite / np.maximum(np.linalg.norm(finite, axis=1, keepdims=True), 1))
 
 
 def stretches_entries(scale: EntryScale, X: np.ndarray) -> np.ndarray:
