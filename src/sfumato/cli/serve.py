@@ -103,7 +103,7 @@ def revoke(
 ) -> None:
     """Revoke a token: it and its sessions end at their next request.
 
-    Example: sfumato serve revoke 0123456789abcdef
+    Example: sfumato serve revoke 0123456789ab
     """
     _store(_settings(context.obj)).revoke_token(identity)
     print_lines(f"The token {identity} is revoked.")
