@@ -41,6 +41,7 @@ from sfumato.models.features import KnotFeatures, MaternKernel
 from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
+from sfumato.models.statistics import Axis, GroupedRows
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum, loss_named
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, are_inside, revealed, truncate_to_grid
@@ -178,6 +179,22 @@ def cell_places(rng: np.random.Generator) -> Iterator[Case]:
     yield CellPlaces(public_columns(TABLE)), next(table_cells(rng))[1]
 
 
+def grouped_rows(rng: np.random.Generator) -> Iterator[Case]:
+    axis, number = Axis("a", ("x", "y", None)), (-1.0, 0.7)
+    rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, (ROWS, 2))])
+    rows[2, 0] = rows[3, 1] = rows[4, 2] = np.nan
+    for form in ("sum", "plain", "mean", "variance"):
+        yield GroupedRows((axis,), (number,), form), rows[:, :2]
+    yield GroupedRows((axis,), (number,), "square", centre=0.3), rows[:, :2]
+    yield GroupedRows((axis,), (number,), "place", (9,)), rows[:, :2]
+    edges = np.tile([0.1, 0.3, 0.9], (3, 1))
+    yield GroupedRows((axis,), (number,), "place", (4,), edges), rows[:, :2]
+    yield GroupedRows((axis,), (number, (0.0, 2.0)), "products"), rows
+    bins = Axis("b", (*range(40), None), tuple(np.linspace(0.0, 1.0, 41).tolist()))
+    yield GroupedRows((bins,), form="levels", cells=(41, 3)), rows[:, 1:2]
+    yield GroupedRows((axis, bins)), rows[:, :2]
+
+
 def curves(rng: np.random.Generator) -> Iterator[Case]:
     points = np.linspace(0.0, 1.0, WIDTH)
     features = KnotFeatures(MaternKernel(1.5, 0.3), points)
@@ -262,6 +279,7 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
     Cells: lambda rng: (
         (Cells((-1.0, 0.0), (1.0, 1e-7), (9, 64), each), raw_rows(rng, 2)) for each in (True, False)
     ),
+    GroupedRows: grouped_rows,
     SmoothedCurves: curves,
     Parts: parts,
     GradientSum: slopes,

@@ -42,11 +42,13 @@ from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import Words, drawing_from
 from sfumato.mechanisms.exponential import (
     QuantileMechanism,
+    RankMechanism,
     SpanningTreeMechanism,
 )
 from sfumato.mechanisms.gaussian import GaussianShareMechanism
+from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE
+from sfumato.mechanisms.sampling import GAUSSIAN
 from sfumato.privacy.events import (
     BoundedRangeEvent,
     EntryEvent,
@@ -189,7 +191,7 @@ def losses(case: Case, script: Script) -> dict[str, list[float]]:
         if draw.sampler in NOISE:
             assert draw.scale == other.scale, "noise must not depend on the statistic"
             shift = moved_cells(case, script, number, draw.size) / draw.scale
-            if draw.law is LAPLACE:
+            if draw.law not in (None, GAUSSIAN):  # Laplace's, or that of whole numbers
                 found.setdefault("laplace", []).append(float(shift.sum()))
             else:
                 kind = "gaussian" if draw.law is GAUSSIAN else "gamma"
@@ -224,6 +226,8 @@ def paid_exactly(case: Case, script: Script) -> bool:
         case EntryEvent():
             good = count == 1 and is_paid(sum(found.pop("laplace")), event.epsilon)
             good = good and found.pop("bernoulli", [0.0]) == [event.delta]
+        case PureEvent() if "laplace" in found:
+            good = count == 1 and is_paid(sum(found.pop("laplace")), event.epsilon)
         case PureEvent():
             first, *miss = found.pop("gamma")
             # The noise on the output of an objective hides by how much its minimiser is missed.
@@ -296,6 +300,7 @@ CASES = [
     ),
     Case(LaplaceMechanism(3.0, 0.25), np.zeros(4), 1.5 * ONES),
     Case(LaplaceMechanism(3.0, 0.25, touched=1), np.zeros(4), 3 * FIRST),
+    Case(DiscreteLaplaceMechanism(3.0, 0.25), np.zeros(4), np.array([1.0, 0.0, 2.0, 0.0])),
     Case(EntryMechanism(3.0, 0.25), np.zeros(4), 3 * FIRST),
     Case(EntryMechanism(3.0, 0.25, delta=0.125), np.zeros(4), 3 * FIRST),
     Case(ExponentialMechanism(3.0, 0.25), [0.0, 3.0, 1.0], [3.0, 0.0, 1.0]),
@@ -337,6 +342,32 @@ def test_a_record_that_moves_costs_no_more_than_one_added(monkeypatch: pytest.Mo
         near[here], near[there] = near[here] - 1, near[there] + 1
         case = Case(QuantileMechanism(2.0, 0.5, 1, 3), counts[None], near[None])
         assert sum(losses(case, script)["choose"]) <= 3 * 0.5
+
+
+@pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 1), (False, 3), (True, 1)])
+def test_ranks_of_all_groups_are_paid_for_together(
+    is_paired: bool, n_groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that moves, also from group to group, costs one choice per rank."""
+    script, rng, worst = Script(monkeypatch), np.random.default_rng(0), 0.0
+    ranks = ((0.5, 0), (0.9, 1))
+    mechanism = RankMechanism(2.0, 0.5, n_groups, ranks, 0.05, is_paired)
+    counts = 1 + np.arange((n_groups + 1) * 8.0) % 5  # the last group has no value
+    for _ in range(60):
+        near = counts.copy()
+        here, there = rng.choice(len(counts), 2, replace=False)
+        near[here], near[there] = near[here] - 1, near[there] + 1
+        case = Case(mechanism, counts, near)
+        (event, count), *rest = flatten(released(case, script, counts)[2]).items()
+        assert isinstance(event, BoundedRangeEvent)
+        assert (event.epsilon, count, rest) == (0.5, len(ranks), [])
+        draws = [
+            np.array([d.exponents for d in released(case, script, v)[1]]) for v in (counts, near)
+        ]
+        change = draws[0] - draws[1]
+        each = (change.max(axis=1) - change.min(axis=1)).reshape(len(ranks), n_groups)
+        worst = max(worst, each.sum(axis=1).max())
+    assert 0.4 < worst <= 0.5
 
 
 def test_every_choice_of_a_pair_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +431,8 @@ def concrete(kind: type) -> Iterator[type]:
 
 
 def test_every_release_of_every_mechanism_has_a_case() -> None:
-    others = {(kind.__name__, "release") for kind in (SpanningTreeMechanism, QuantileMechanism)}
+    chosen = (SpanningTreeMechanism, QuantileMechanism, RankMechanism)
+    others = {(kind.__name__, "release") for kind in chosen}
     found = {
         (kind.__name__, name)
         for kind in concrete(Mechanism)
@@ -420,7 +452,8 @@ def test_samplers_are_the_only_source_of_draws() -> None:
             from_samplers = str(getattr(node, "module", "")).endswith(".sampling")
             if isinstance(node, ast.ImportFrom) and from_samplers and name not in DRAWING:
                 taken = {alias.name for alias in node.names if alias.name.islower()}
-                assert taken <= {*SAMPLERS, "require_scale", "draw_ahead"}, name
+                laws = {"discrete_laplace"}  # which draw nothing
+                assert taken <= {*SAMPLERS, *laws, "require_scale", "draw_ahead"}, name
 
 
 # Mechanisms that draw less than they pay for are seen ---------------------------------------------

@@ -312,7 +312,11 @@ class AdditiveMechanism(Mechanism):
         if grid is None:
             return statistic
         step, scale = grid
-        noise = rounded_noise(self.law, scale / step, statistic.size)
+        noise = self._noise(scale / step, statistic.size)
         if self.delta:
             noise[bernoulli(lambda exact: exact.mpf(self.delta), statistic.size)] = 0.0
         return add_on_grid(to_grid(statistic, step), noise.reshape(statistic.shape), step)
+
+    def _noise(self, cells: float, size: int) -> NDArray[np.float64]:
+        """Draw noise of a scale in cells of the grid."""
+        return rounded_noise(self.law, cells, size)

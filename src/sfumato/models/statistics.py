@@ -295,7 +295,7 @@ class GroupedRows:
             return np.column_stack([np.where(is_missing, self.n_groups, group), place])
         ones = np.ones((len(t), 1))
         if self.form == "sum":
-            numbers = values / np.abs(self.ranges).max()
+            numbers = np.clip(values, low, high) / np.abs(self.ranges).max()
         elif self.form == "square":
             numbers = ((t - self.centre) / (1 + abs(self.centre))) ** 2
         elif self.form == "plain":
