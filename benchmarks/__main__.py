@@ -38,7 +38,6 @@ BENCHMARKS = {
     "hull-rivals-mnist": (["bench_hulls_rivals", "mnist"], True, False, None),
     "fabrication": (["bench_fabrication", "record", "learners"], True, False, None),
     "fabrication-speed": (["bench_fabrication", "speed"], True, False, None),
-    "fabrication-entry": (["bench_fabrication", "entry", "--device", "cuda"], True, True, None),
     "fabricated-tables": (["bench_fabricated_tables"], True, False, "1"),
     "fabricated-peers": (["bench_fabricated_peers"], True, False, "1"),
     "mappings": (["bench_mappings"], True, False, None),
@@ -100,7 +99,6 @@ BENCHMARKS = {
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
     "peers": (["bench_peers"], True, False, "1"),
     "statistics": (["bench_statistics"], True, False, "1"),
-    "auditing-scores": (["bench_auditing", "scores", "--device", "cuda"], True, True, None),
 }
 
 

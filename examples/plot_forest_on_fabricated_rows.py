@@ -57,7 +57,8 @@ def accuracy(epsilon: float) -> float:
         bounds=bounds,
         random_state=0,
     )
-    rows, labels = fabricator.fit_fabricate(seen, y)
+    rows = fabricator.fit_fabricate(seen, y)  # a table, the target a column of it
+    labels = rows.pop("ill")
     forest = RandomForestClassifier(min_samples_leaf=20, random_state=0)
     return forest.fit(encoded(rows), labels).score(encoded(unseen), y_unseen)
 

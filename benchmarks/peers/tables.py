@@ -135,10 +135,10 @@ def fabricated(train: pd.DataFrame, epsilon: float, seed: int) -> tuple[pd.DataF
         bounds=TableBounds.from_dict({**ranges, **VALUES, LABEL: [0, 1]}, target=LABEL),
         random_state=seed,
     )
-    (table, labels), time = timed(
+    table, time = timed(
         lambda: fabricator.fit_fabricate(train.drop(columns=LABEL), train[LABEL].to_numpy())
     )
-    return table.assign(**{LABEL: labels}), time["cpu_s"]
+    return table, time["cpu_s"]
 
 
 def adult(part: str) -> pd.DataFrame:
