@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench bench-quick coverage house clean
 help:
-	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
+	@echo "make demo    train a private classifier on an embedded table, as in the README"
 	@echo "make test    all that needs Python alone    make lint  formatting, rules, types"
 	@echo "make test-everything  the groups below too, where this machine has what they need"
 	@echo "make check   the daily round      make repin  after a proof sheet was read again"
@@ -39,7 +39,7 @@ $(STAMPS)/everything: pyproject.toml | $(BIN)/python
 	@mkdir -p $(STAMPS) && touch $(STAMPS)/test $(STAMPS)/federated $(STAMPS)/lint $@
 
 demo: $(STAMPS)/core
-	$(BIN)/sfumato demo --force
+	sed -n '/^```python/,/^```$$/p' README.md | grep -v '^```' | $(BIN)/python -
 
 # All that needs Python alone; what is skipped is counted at the end.
 test: $(STAMPS)/test

@@ -176,7 +176,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "2 workers, memory given back at once, as Dask sets it": {"n_workers": 2, "reuse": False},
     "2 workers, Dask started without that setting": {"n_workers": 2, "reuse": False, "trim": 2**25},
     "1 worker, 2 threads": {"n_workers": 1, "n_threads": 2},
-    "2 workers, a frame of pandas per file": {"n_workers": 2, "as_frame": True},
 }
 
 
@@ -197,7 +196,6 @@ def _on_workers(
     *,
     reuse: bool = True,
     trim: int = 2**16,
-    as_frame: bool = False,
 ) -> tuple[dict[str, Any], Any]:
     """Return seconds, and the exact statistic."""
     import dask
@@ -206,8 +204,6 @@ def _on_workers(
     from distributed import Client, LocalCluster
 
     from sfumato.mechanisms.base import taped
-    from sfumato.sums.dask import ClusterFiles
-    from sfumato.sums.table_parts import FileParts
 
     dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": trim})
     with (
@@ -220,10 +216,8 @@ def _on_workers(
         Client(local) as client,
     ):
         client.run(_prepared, files_of(glob)[0], reuse)
-        parts = (
-            dd.read_parquet(files_of(glob)) if as_frame else ClusterFiles(FileParts(files_of(glob)))
-        )
-        _moments().fit(ClusterFiles(FileParts(files_of(glob)[:1])))  # libraries are loaded here too
+        parts = dd.read_parquet(files_of(glob))
+        _moments().fit(dd.read_parquet(files_of(glob)[:1]))  # libraries are loaded here too
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
         before = sum(sum(each.cpu_times()[:2]) for each in workers)
         with taped() as tape:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, EntryHullClassifier, PrivateAffineHullClassifier
 from sfumato.federated import make_parties, simulate
-from sfumato.models.saving import stored_bytes
+from sfumato.models.saving import save
 from sfumato.papers.data import unit_rows
 
 DELTA = 1e-5
@@ -91,7 +92,8 @@ def merged(
             random_state=0,
         )
         found, time = timed(lambda: simulate(parties, estimator))
-    sent = len(stored_bytes(found.model))  # of all parties together
+        save(found.model, file := Path(folder) / "model.sfumato")
+        sent = file.stat().st_size  # of all parties together
     numbers = {
         "parties": len(parties),
         "accuracy": round(float(np.mean(found.model.predict(X_test) == y_test)), 4),

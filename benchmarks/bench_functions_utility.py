@@ -29,8 +29,8 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.peers_diffprivlib import accuracies
 from benchmarks.recording import timed, write
-from sfumato import Bounds, PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
-from sfumato.papers.functions import PrintedKernelClassifier
+from sfumato import Bounds, PrivateKernelClassifier, PrivateMeanCurve
+from sfumato.papers.functions import PrintedKernelClassifier, ProcessDensity
 
 warnings.filterwarnings("ignore", message="delta=")
 SEED, DELTA = 0, 1e-5
@@ -57,10 +57,10 @@ def rate() -> None:
                 found = []
                 for run in range(6):
                     rows = np.random.default_rng(SEED + run).normal(0.5, sd, size=(n, d))
-                    model = PrivateDensity(
+                    model = ProcessDensity(
                         1.5 * sd * n ** (-1 / (4 + d)), epsilon=epsilon, delta=1e-6, bounds=UNIT
                     )
-                    found.append(float(np.mean((model.fit(rows).density(x) - truth) ** 2)))
+                    found.append(float(np.mean((model.fit(rows).raw_density(x) - truth) ** 2)))
                 row[name] = float(f"{np.mean(found):.4g}")
             numbers.append(row)
     slopes = {

@@ -1,16 +1,20 @@
 """Fuzzed cells: one cell changed, in a table of any kind, and no other record differs.
 
-python -m benchmarks.bench_fuzzed_cells [--cells 100000]
+python -m benchmarks.bench_fuzzed_cells [--cells 100000] [--workers 16]
 
 A column of one type, or of cells that have types of their own, is put into a table, and one cell is
 replaced by an odd one (`benchmarks.odd_types`). It is then read as numbers, truth values,
 categories, dates, labels, plain rows and IDs: the other records must come out the same to the bit,
 with the same errors and warnings. A cell that a library or format does not hold is not counted.
+Each round of one table of every kind is kept as a line of JSON, so that a run that was cut off goes
+on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
 import random
 import sys
 import tempfile
@@ -18,7 +22,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -355,35 +359,59 @@ def _short(thing: Any) -> str:
     return " ".join(repr(thing).split())[:120]
 
 
-def fuzz(n_cells: int, seed: int = 0) -> dict[str, Any]:
-    """Change cells of tables of all kinds in turn; returns how many of each, and what differed."""
+def fuzz_round(number: int, seed: int = 0) -> dict[str, Any]:
+    """Change cells of one table of each kind; returns how many of each, and what differed."""
     counts: Counter[str] = Counter()
     differences: list[str] = []
-    started, number = time.process_time(), 0
+    started = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        while sum(counts[kind] for kind in KINDS) < n_cells:
-            kind = KINDS[number % len(KINDS)]
-            number += 1
+        for place, kind in enumerate(KINDS, 1 + number * len(KINDS)):
             n_neighbours = max(1, NEIGHBOURS // 10) if kind in SLOW else NEIGHBOURS
-            chance = random.Random(f"{seed} {number}")
+            chance = random.Random(f"{seed} {place}")
             more, found = fuzz_table(kind, chance, Path(folder), n_neighbours)
             counts += more
             differences += found
-    return {
-        "cells": {kind: counts[kind] for kind in KINDS},
-        "readings": {name: counts[name] for name in sorted(counts) if name.startswith("read as")},
-        "not held": counts["not held"],
-        "types": len(TYPES) + len(DUCKDB),
-        "differences": differences,
-        "cpu_s": round(time.process_time() - started, 1),
-    }
+    seconds = time.process_time() - started
+    return {"round": number, "counts": counts, "differences": differences, "cpu_s": seconds}
+
+
+def n_cells(rounds: list[dict[str, Any]]) -> int:
+    """Return how many cells were changed in some rounds."""
+    return sum(each["counts"].get(kind, 0) for each in rounds for kind in KINDS)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cells", type=int, default=100_000)
-    numbers = fuzz(parser.parse_args().cells)
-    write("fuzzed_cells", numbers, seed=0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1e9, help="after which no round is kept")
+    parser.add_argument("--out", type=Path, default=Path("build/fuzzed_cells.jsonl"))
+    options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    lines = options.out.read_text().splitlines() if options.out.exists() else []
+    rounds = [json.loads(line) for line in lines]
+    done = {each["round"] for each in rounds}
+    waiting = (number for number in range(options.cells) if number not in done)
+    # Started afresh, not forked: threads of the libraries do not survive a fork.
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        while n_cells(rounds) < options.cells and time.monotonic() < end:
+            batch = [number for number, _ in zip(waiting, range(options.workers), strict=False)]
+            for each in pool.imap_unordered(partial(fuzz_round, seed=options.seed), batch):
+                rounds.append(each)
+                with options.out.open("a") as stream:
+                    stream.write(json.dumps(each) + "\n")
+    counts = sum((Counter(each["counts"]) for each in rounds), Counter())
+    numbers = {
+        "cells": {kind: counts[kind] for kind in KINDS},
+        "readings": {name: counts[name] for name in sorted(counts) if name.startswith("read as")},
+        "not held": counts["not held"],
+        "types": len(TYPES) + len(DUCKDB),
+        "differences": [text for each in rounds for text in each["differences"]],
+        "cpu_s": round(sum(each["cpu_s"] for each in rounds), 1),
+    }
+    write("fuzzed_cells", numbers, seed=options.seed)
     sys.exit(bool(numbers["differences"]))
 
 

@@ -20,7 +20,7 @@ from sfumato.models.hulls import (
     KernelAffineHull,
     WideAffineHull,
 )
-from sfumato.papers.kahm.plane import MAX_PRINTED, TABLE_11
+from sfumato.papers.kahm.experiments import MAX_PRINTED, TABLE_11
 
 SEED = 0
 # Sizes at which the paper prints its seconds (MATLAB, 2.2 GHz laptop), and one that it names.

@@ -5,7 +5,7 @@ pixels     ten classes, five parties of 10,000 rows, raw pixels, epsilon 0.5, 1 
 scenarios  uneven parties, and one party per class, beside a random deal
 masking    what masks cost a party beside its own sum, by number of parties
 linear     linear classifiers on HOG by so many gradients, totals by their law (`totals.py`)
-deployed   SuperLink and five SuperNodes, some killed: seconds and bytes per party
+deployed   SuperLink and five SuperNodes, some killed: seconds
 tries      hulls over ten parties with noisy sums, in other settings, totals by their law
 """
 
@@ -207,16 +207,14 @@ def fitted(
     with tempfile.TemporaryDirectory() as folder, seeded_noise(run):
         if trust == "central":
             _, time = timed(lambda: model.fit(X, y))
-            sent = 0
         else:
             parties = make_parties(
                 X, y, folder, scenario=scenario, n_parties=n_parties, random_state=run
             )
             federation = Federation(parties, bounds=UNIT, trust=trust)
             _, time = timed(lambda: model.fit(federation))
-            sent = sum(each.sent for each in federation.rounds)
     score = round(float(np.mean(model.predict(X_test) == y_test)), 4)
-    return {"accuracy": score, "fit": time, "megabytes_per_party": round(sent / 2**20, 2)}
+    return {"accuracy": score, "fit": time}
 
 
 def estimator(name: str, options: argparse.Namespace, **promise: Any) -> Any:

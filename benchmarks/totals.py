@@ -56,13 +56,9 @@ class TotalsByLaw(Records):
         """Map rows."""
         return type(self)(self._records.mapped(row_map), self._times)
 
-    def cache(self) -> Records:
+    def cache(self, *, in_singles: bool = False) -> Records:
         """Keep mapped rows."""
-        return type(self)(self._records.cache(), self._times)
-
-    def cache_float32(self) -> Records:
-        """Keep mapped rows in single precision."""
-        return type(self)(self._records.cache_float32(), self._times)
+        return type(self)(self._records.cache(in_singles=in_singles), self._times)
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._records._blocks()

@@ -15,9 +15,9 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sfumato import Bounds, PrivateDensity
+from sfumato import Bounds
 from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.papers.functions import PrintedDensity
+from sfumato.papers.functions import PrintedDensity, ProcessDensity
 from sfumato.papers.functions.printed import printed_mechanism
 
 warnings.filterwarnings("ignore", message="delta=")
@@ -25,7 +25,7 @@ rng = np.random.default_rng(0)
 X = np.where(rng.random((100, 1)) < 0.5, *rng.normal([[[0.3]], [[0.7]]], 0.1, size=(2, 100, 1)))
 x = np.linspace(0, 1, 1000)[:, None]
 settings = {"bandwidth": 0.1, "delta": 0.1, "bounds": Bounds(lower=0.0, upper=1.0)}
-plain = PrivateDensity(epsilon=np.inf, **settings).fit(X).raw_density(x)
+plain = ProcessDensity(epsilon=np.inf, **settings).fit(X).raw_density(x)
 
 # %%
 # Smooth noise (Figure 1) and rough noise (Figure 2)
@@ -36,14 +36,12 @@ fig, axes = plt.subplots(2, 2, figsize=(10, 6), layout="constrained", sharex=Tru
 for row, space in zip(axes, ("gaussian", "sobolev"), strict=True):
     noise = {}
     for ax, mode in zip(row, ("paper", "strict"), strict=True):
-        kind = PrintedDensity if mode == "paper" else PrivateDensity
+        kind = PrintedDensity if mode == "paper" else ProcessDensity
         model = kind(space=space, **settings).fit(X)
         draws = [model.fit(X).raw_density(x) - plain for _ in range(30)]
         noise[mode] = np.std(draws)
         ax.plot(x, plain, label="estimate")
         ax.plot(x, model.raw_density(x), "--", label="released")
-        if mode == "strict":
-            ax.plot(x, model.density(x), ":", color="black", label="made a density")
         title = {"paper": "noise as printed", "strict": "noise needed"}[mode]
         ax.set_title(f"{space}: {title}, sd {noise[mode]:.3f}")
     print(f"{space}: needed / printed = {noise['strict'] / noise['paper']:.2f}")

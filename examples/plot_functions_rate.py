@@ -15,7 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import norm
 
-from sfumato import Bounds, PrivateDensity
+from sfumato import Bounds
+from sfumato.papers.functions import ProcessDensity
 
 warnings.filterwarnings("ignore", message="delta=")
 BOX = Bounds(lower=0.0, upper=1.0)
@@ -31,8 +32,8 @@ def risk(n, d, epsilon):
     errors = []
     for seed in range(4):
         rows = np.random.default_rng(seed).normal(0.5, SD, size=(n, d))
-        model = PrivateDensity(h, epsilon=epsilon, delta=1e-6, bounds=BOX).fit(rows)
-        errors.append(np.mean((model.density(x) - truth) ** 2))
+        model = ProcessDensity(h, epsilon=epsilon, delta=1e-6, bounds=BOX).fit(rows)
+        errors.append(np.mean((model.raw_density(x) - truth) ** 2))
     return np.mean(errors)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
+SECONDS_EACH = "0.1"  # of CPU, so that a busy machine changes nothing
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What a benchmark may lack here: data sets, a GPU, packages of others.
 NOT_HERE = ("SFUMATO_DATA", "FileNotFoundError", "CUDA", "ModuleNotFoundError")

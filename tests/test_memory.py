@@ -31,7 +31,6 @@ from sfumato.core.memory import RELEASED_COPIES, require_memory
 from sfumato.exceptions import NotEnoughMemoryError
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.curves import PrivateMeanCurve
-from sfumato.models.density import PrivateDensity
 from sfumato.models.kernel import PrivateKernelClassifier
 from tests.storage.stored_models import MODELS, training_rows
 
@@ -227,8 +226,6 @@ BLOCKS = {  # made small, so that what is left grows with the rows
     "models.solvers.BLOCK": 2**12,
     "models.solvers.KEPT": 0,
     "models.features.BLOCK": 2**12,
-    "models.density.BLOCK": 256,
-    "models.spaces.BLOCK": 64,
     "papers.large_margin.ellipsoids.BLOCK": 256,
     "papers.large_margin.ellipsoids.GROUP": 2,
     "papers.large_margin.ellipsoids.MAX_CACHED": 0,
@@ -243,7 +240,6 @@ SLIM = [
     PrivateLargeMarginGaussianClassifier(regularization=100.0, **NOISELESS),
     PrivateLargeMarginGaussianClassifier(5, regularization=100.0, **NOISELESS),
     PrivateMeanCurve(**UNLABELLED),
-    PrivateDensity(0.5, n_fourier=32, **UNLABELLED),
     sfumato.Fabricator(n_components=5, **PRIVATE),
     sfumato.PrivateTransferClassifier(n_components=5, **PRIVATE),
 ]
@@ -285,7 +281,8 @@ def test_short_memory_changes_the_time_and_nothing_else(monkeypatch, model):
     """What is kept to save time is computed anew: no error tells of a secret number of rows."""
     X, y, found = np.random.default_rng(0).uniform(size=(500, 5)), np.arange(500) % 3, []
     for free in (1e12, 1e6):
-        monkeypatch.setattr("sfumato.sums.singles.fits_in_memory", lambda n, f=free: n <= f / 1e3)
+        monkeypatch.setattr("sfumato.sums.grid.SMALL_BYTES", 0)
+        monkeypatch.setattr("sfumato.sums.grid.fits_in_memory", lambda n, f=free: n <= f / 1e3)
         monkeypatch.setattr("sfumato.sums.maps.fits_in_memory", lambda n, f=free: n <= f / 1e3)
         with seeded_noise(0):
             found.append(model.fit(X, y).decision_function(X))

@@ -73,7 +73,7 @@ def prepare(page: str) -> None:
         train = patients(Path(), "train.csv")
         patients(Path(), "test.csv", n=200)
         words = ("--epsilon", 1, "--bounds", confirmed(train), "-o", "model.sfumato")
-        done("fit", train, "--model", "gaussian", *words)  # audited 600 times below
+        done("fit", train, "--model", "gaussian", *words)  # audited 150 times below
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])

@@ -81,7 +81,7 @@ def cases(way: str, relation: str) -> list[PrivateCase]:
             rows_at_bound=corners,
         ),
         PrivateCase(PrivateDensity(n_cells=8, **box_of_two), X[:, :2], Y),
-        PrivateCase(Fabricator(method="moments", n_components=2, random_state=0, **labelled), X, Y),
+        PrivateCase(Fabricator(n_components=2, random_state=0, **labelled), X, Y),
     ]
     if way == "average":
         wide = replace(box["bounds"], lower=-2.0, upper=2.0)
@@ -222,12 +222,6 @@ def test_a_tree_of_persons(way: str, relation: str) -> None:
     # Counts attain their sensitivity; of scores (the moments) few rows are as long as they may be.
     assert (np.delete(largest, [2, 4]) >= 0.9).all(), largest
     assert (largest <= 1 + 1e-9).all(), largest
-
-
-def test_a_process_without_persons() -> None:
-    process = PrivateDensity(method="process", unit="person", bounds=bounds("average"))
-    with pytest.raises(UnsupportedModeError, match="grid"):
-        process.fit(X, groups=np.arange(len(X)) // K)
 
 
 def test_a_ledger_of_persons_pays_for_no_records() -> None:

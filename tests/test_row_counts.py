@@ -42,7 +42,6 @@ BALL = Bounds(norm=2.0, labels=[0, 1, 2])
 # components beside a minimiser, pure epsilon, labels left out.
 FURTHER = {
     "PrivateDensity": [
-        PrivateDensity(0.3, n_fourier=64, bounds=WIDE),
         PrivateDensity(delta=1e-5, bounds=WIDE),  # its cells by a rule
     ],
     "PrivateKernelClassifier": [
@@ -69,8 +68,8 @@ def secret_cases() -> list[Any]:
             continue
         blobs = CASES["PrivateMoments"][0]
         for each in FURTHER.get(name, []):
-            is_grid = name == "PrivateDensity" and each.bandwidth is None  # of two columns
-            cases = [*cases, PrivateCase(each, blobs.X[:, : 2 if is_grid else None], blobs.y)]
+            n_columns = 2 if name == "PrivateDensity" else None
+            cases = [*cases, PrivateCase(each, blobs.X[:, :n_columns], blobs.y)]
         for i, case in enumerate(cases):
             estimator = clone(case.estimator).set_params(relation=str(SECRET))
             if hasattr(estimator, "expected_rows"):

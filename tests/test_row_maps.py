@@ -10,6 +10,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -41,7 +42,15 @@ from sfumato.models.features import KnotFeatures, MaternKernel
 from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
-from sfumato.models.statistics import Axis, GroupedRows
+from sfumato.models.statistics import (
+    Axis,
+    GroupedPlaces,
+    GroupedRows,
+    _count_and_value,
+    _polynomials,
+    _share_of_largest,
+    _square,
+)
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum, loss_named
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, are_inside, revealed, truncate_to_grid
@@ -181,18 +190,26 @@ def cell_places(rng: np.random.Generator) -> Iterator[Case]:
 
 def grouped_rows(rng: np.random.Generator) -> Iterator[Case]:
     axis, number = Axis("a", ("x", "y", None)), (-1.0, 0.7)
-    rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, (ROWS, 2))])
-    rows[2, 0] = rows[3, 1] = rows[4, 2] = np.nan
-    for form in ("sum", "plain", "mean", "variance"):
-        yield GroupedRows((axis,), (number,), form), rows[:, :2]
-    yield GroupedRows((axis,), (number,), "square", centre=0.3), rows[:, :2]
-    yield GroupedRows((axis,), (number,), "place", (9,)), rows[:, :2]
-    edges = np.tile([0.1, 0.3, 0.9], (3, 1))
-    yield GroupedRows((axis,), (number,), "place", (4,), edges), rows[:, :2]
-    yield GroupedRows((axis,), (number, (0.0, 2.0)), "products"), rows
+    rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, ROWS)])
+    rows[2, 0] = rows[3, 1] = np.nan
+    for n_numbers, numbers in (
+        (1, partial(_share_of_largest, largest=1.0)),
+        (2, _count_and_value),
+        (2, partial(_polynomials, degree=1)),
+        (3, partial(_polynomials, degree=2)),
+        (1, partial(_square, centre=0.3)),
+    ):
+        yield GroupedRows((axis,), number, numbers, n_numbers), rows
     bins = Axis("b", (*range(40), None), tuple(np.linspace(0.0, 1.0, 41).tolist()))
-    yield GroupedRows((bins,), form="levels", cells=(41, 3)), rows[:, 1:2]
-    yield GroupedRows((axis, bins)), rows[:, :2]
+    yield GroupedRows((axis, bins)), rows
+
+
+def grouped_places(rng: np.random.Generator) -> Iterator[Case]:
+    axis = Axis("a", ("x", "y", None))
+    rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, ROWS)])
+    rows[2, 0] = rows[3, 1] = np.nan
+    for edges in (None, np.tile([0.1, 0.3, 0.9], (3, 1))):
+        yield GroupedPlaces((axis,), (-1.0, 0.7), n_cells=9, edges=edges), rows
 
 
 def curves(rng: np.random.Generator) -> Iterator[Case]:
@@ -280,6 +297,7 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
         (Cells((-1.0, 0.0), (1.0, 1e-7), (9, 64), each), raw_rows(rng, 2)) for each in (True, False)
     ),
     GroupedRows: grouped_rows,
+    GroupedPlaces: grouped_places,
     SmoothedCurves: curves,
     Parts: parts,
     GradientSum: slopes,

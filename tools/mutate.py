@@ -1,10 +1,11 @@
 """Plant bugs in the source, one at a time, and count those that a test notices.
 
-python tools/mutate.py --packages src/sfumato/mechanisms src/sfumato/sums --count 150 --seed 1
+python tools/mutate.py --count 1000 --workers 16 --out build/mutation/found.jsonl --seconds 1500
 
 A seeded sample of mutants, stratified by file, is tried on tests that run the changed line. Which
-tests do so is measured once per test file and kept, as are results, so that a run can be stopped
-and started again. A parent that has imported the slow libraries forks a child for each mutant.
+tests do so is measured once per test file and kept, as is each result as soon as it is found, so
+that a run can be cut off and started again. A parent that has imported the slow libraries forks a
+child for each mutant; each worker has its own copy of the tree, where no git is needed.
 Equivalent mutants stand in `mutants_explained.toml`, each with its reason.
 """
 
@@ -17,14 +18,15 @@ import copy
 import difflib
 import functools
 import hashlib
-import importlib.machinery
 import json
+import math
 import os
 import random
 import resource
+import shutil
 import signal
-import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -55,6 +57,10 @@ NAMES |= {new: old for old, new in NAMES.items()}
 MAX_CALLS = 30  # of one function in one test that are traced
 DROPPED_CALLS = {"sqrt", "abs", "sorted", "rint", "expm1", "log1p"}
 VERDICTS = {0: "survived", 5: "survived", -signal.SIGXCPU: "timeout"}  # 5: no test was run
+NOT_COPIED = (".git", ".venv*", "build", "dist", "_build", ".mypy_cache", ".ruff_cache")
+STAGES = (2.0, 12.0)  # seconds of tests: a few quick ones kill most, what lives on meets more
+CAP = 20.0  # CPU seconds of one mutant, besides imports
+MAX_MEMORY = 2**34
 Mutant = dict[str, Any]  # file, line, operator, start, end, text
 
 
@@ -181,7 +187,7 @@ def measure(options: argparse.Namespace, files: set[str]) -> dict[str, Any]:
     given = [ROOT / each for each in options.tests]
     paths = [f for p in given for f in (sorted(p.rglob("test_*.py")) if p.is_dir() else [p])]
     waiting = []
-    for path in paths:
+    for path in sorted(paths, key=lambda path: -path.stat().st_size):
         kept = store / f"{path.relative_to(ROOT).as_posix().replace('/', '.')}.json"
         known = json.loads(kept.read_text()) if kept.exists() else {"hash": ""}
         changed = [f for f, h in known.get("files", {}).items() if hashes.get(f, h) != h]
@@ -189,25 +195,27 @@ def measure(options: argparse.Namespace, files: set[str]) -> dict[str, Any]:
             tests |= known["tests"]
         else:
             waiting.append((kept, functools.partial(_measure, path, kept, hashes)))
-    for kept, status in fork(waiting, options.jobs, options.longest_file):
+    for kept, status in fork(waiting, options, options.longest_file):
         print(f"measured {kept.stem}: {status}", flush=True)
         tests |= json.loads(kept.read_text())["tests"] if kept.exists() else {}
     return {name: test for name, test in tests.items() if test["passed"] and "lines" in test}
 
 
 def _measure(path: Path, kept: Path, hashes: dict[str, str]) -> int:
+    """Trace the tests of a file; what was traced is kept now and then, should time run out."""
     import pytest
 
-    files = {str(ROOT / file): file for file in hashes}
+    files = {str(Path.cwd() / file): file for file in hashes}
     tests: dict[str, Any] = {}
     calls: Counter[Any] = Counter()
     lines: dict[str, set[int]] = {}
+    next_write = [0.0]
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         code = frame.f_code
-        calls[code] += 1
-        if code.co_filename not in files or calls[code] > MAX_CALLS:
+        if code.co_filename not in files or calls[code] >= MAX_CALLS:
             return None
+        calls[code] += 1
         seen = lines.setdefault(files[code.co_filename], set())
 
         def line(frame: Any, event: str, argument: Any) -> Any:
@@ -215,6 +223,12 @@ def _measure(path: Path, kept: Path, hashes: dict[str, str]) -> int:
             return line
 
         return line
+
+    def keep() -> None:
+        touched = {file for test in tests.values() for file in test.get("lines", ())}
+        known = {"hash": _hash(path), "files": {f: hashes[f] for f in touched}, "tests": tests}
+        _write_aside(kept, json.dumps(known))
+        next_write[0] = time.process_time() + 10
 
     class Recorder:
         def pytest_runtest_protocol(self, item: Any) -> None:
@@ -232,11 +246,11 @@ def _measure(path: Path, kept: Path, hashes: dict[str, str]) -> int:
                 threading.settrace(None)  # type: ignore[arg-type]
                 test["seconds"] += time.process_time()
                 test["lines"] = {file: sorted(found) for file, found in lines.items()}
+                if time.process_time() > next_write[0]:
+                    keep()
 
-    status = int(pytest.main([str(path), *QUIET], plugins=[Recorder()]))
-    touched = {file for test in tests.values() for file in test.get("lines", ())}
-    known = {"hash": _hash(path), "files": {f: hashes[f] for f in touched}, "tests": tests}
-    _write_aside(kept, json.dumps(known))
+    status = int(pytest.main([str(path.relative_to(ROOT)), *QUIET], plugins=[Recorder()]))
+    keep()
     return status
 
 
@@ -282,82 +296,106 @@ def choose_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[
 # One mutant in one child -------------------------------------------------------------------------
 
 
-def fork(jobs: Iterable[Any], width: int, seconds: float) -> Iterator[tuple[Any, int]]:
-    """Run functions in forked children, `width` at a time, of some CPU seconds each.
+def fork(jobs: Iterable[Any], options: Any, seconds: float) -> Iterator[tuple[Any, int]]:
+    """Run functions in forked children, one per copy of the tree, of some CPU seconds each.
 
-    A busy machine is waited for, thirty times as long. Gives exit codes, -SIGXCPU for a timeout.
+    A busy machine is waited for, four times as long. Gives exit codes, -SIGXCPU for a timeout;
+    at the end of all seconds the children are ended and give nothing.
     """
-    running: dict[int, tuple[Any, float]] = {}
-    waiting = iter(jobs)
+    running: dict[int, tuple[Any, float, Path]] = {}
+    waiting, free = iter(jobs), list(options.copies)
     while True:
-        while len(running) < width and (job := next(waiting, None)) is not None:
+        is_late = time.monotonic() > options.end
+        while not is_late and free and (job := next(waiting, None)) is not None:
+            folder = free.pop()
             sys.stdout.flush()
             pid = os.fork()
             if pid == 0:
-                os.setsid()
-                resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2)
-                nowhere = os.open(os.devnull, os.O_RDWR)
-                for stream in (0, 1, 2):
-                    os.dup2(nowhere, stream)
+                _start_child(folder, seconds)
                 try:
                     os._exit(job[1]())
                 finally:
                     os._exit(99)
-            running[pid] = job[0], time.monotonic() + 30 * seconds
+            running[pid] = job[0], time.monotonic() + 4 * seconds, folder
         if not running:
             return
         time.sleep(0.02)
-        for pid, (name, deadline) in list(running.items()):
+        for pid, (name, deadline, folder) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
-            if not ended and time.monotonic() > deadline:
+            if not ended and (is_late or time.monotonic() > deadline):
                 os.killpg(pid, signal.SIGKILL)
                 ended, status = os.waitpid(pid, 0)
             if ended:
+                with contextlib.suppress(ProcessLookupError):  # what its tests have left running
+                    os.killpg(pid, signal.SIGKILL)
                 del running[pid]
+                free.append(folder)
                 code = os.waitstatus_to_exitcode(status)
-                yield name, -signal.SIGXCPU if code == -signal.SIGKILL else code
+                if not (is_late and code < 0):
+                    yield name, -signal.SIGXCPU if code == -signal.SIGKILL else code
 
 
-def try_mutant(mutant: Mutant, names: list[str]) -> int:
-    """Run tests with the mutant in the place of its module; gives pytest's exit code."""
+def _start_child(folder: Path, seconds: float) -> None:
+    """Enter a copy of the tree, with its source first, in silence and within limits."""
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder / "src")
+    sys.path[:0] = [str(folder), str(folder / "src")]
+
+
+def try_mutant(mutant: Mutant, stages: list[list[str]], number: int) -> int:
+    """Run tests with the mutant in the place of its file; gives pytest's exit code.
+
+    The time of the changed file is one that no other has: compiled files are known by it.
+    """
     import pytest
 
-    changed, usual = str(ROOT / mutant["file"]), importlib.machinery.SourceFileLoader.get_code
-    place = {name: number for number, name in enumerate(names)}
+    kept, changed = ROOT / mutant["file"], Path(mutant["file"])
+    changed.write_text(source_of(mutant))
+    os.utime(changed, (2**30 + number,) * 2)
+    code = 5
+    try:
+        for names in stages:
+            place = {name: number for number, name in enumerate(names)}
 
-    def get_code(self: Any, fullname: str) -> Any:
-        if self.path == changed:
-            return compile(source_of(mutant), changed, "exec", dont_inherit=True)
-        return usual(self, fullname)
+            class Chooser:
+                chosen = place
 
-    class Chooser:
-        def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-            kept = (item for item in items if item.nodeid in place)
-            items[:] = sorted(kept, key=lambda item: place[item.nodeid])
+                def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+                    found = (item for item in items if item.nodeid in self.chosen)
+                    items[:] = sorted(found, key=lambda item: self.chosen[item.nodeid])
 
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    files = list(dict.fromkeys(name.partition("::")[0] for name in names))
-    return int(pytest.main([*files, "-x", *QUIET], plugins=[Chooser()])) if names else 5
+            files = list(dict.fromkeys(name.partition("::")[0] for name in names))
+            if names and (code := int(pytest.main([*files, "-x", *QUIET], plugins=[Chooser()]))):
+                break
+    finally:
+        shutil.copy2(kept, changed)
+    return code
 
 
 def results_of(mutants: list[Mutant], tests: Any, options: Any) -> Iterator[dict[str, Any]]:
-    """Try mutants on a few quick tests, which kill most; what lives on meets more of them."""
-    for seconds in options.seconds:
-        chosen = ((mutant, choose_tests(mutant, tests, seconds)) for mutant in mutants)
-        jobs = (((m, len(n)), functools.partial(try_mutant, m, n)) for m, n in chosen)
-        living = []
-        for (mutant, n_tests), code in fork(jobs, options.jobs, 8 + 1.5 * seconds):
-            status = VERDICTS.get(code, "killed")
-            if status == "survived" and seconds != options.seconds[-1]:
-                living.append(mutant)
-                continue
-            found = mutant | {"key": key_of(mutant), "status": status, "tests": n_tests}
-            if status == "survived":
-                texts = (ROOT / mutant["file"]).read_text(), source_of(mutant)
-                lines = difflib.unified_diff(*(t.splitlines() for t in texts), n=0, lineterm="")
-                found["diff"] = [line for line in list(lines)[3:] if not line.startswith("@@")]
-            yield found
-        mutants = living
+    """Try mutants on a few quick tests, which kill most, then on more of them."""
+
+    def jobs() -> Iterator[Any]:
+        for number, mutant in enumerate(mutants):
+            quick, more = (choose_tests(mutant, tests, seconds) for seconds in STAGES)
+            stages = [quick, [name for name in more if name not in quick]]
+            named = mutant, len(quick) + len(stages[1])
+            yield named, functools.partial(try_mutant, mutant, stages, number)
+
+    for (mutant, n_tests), code in fork(jobs(), options, CAP + 10):
+        status = VERDICTS.get(code, "killed")
+        found = mutant | {"key": key_of(mutant), "status": status, "tests": n_tests}
+        if status == "survived":
+            texts = (ROOT / mutant["file"]).read_text(), source_of(mutant)
+            lines = difflib.unified_diff(*(t.splitlines() for t in texts), n=0, lineterm="")
+            found["diff"] = [line for line in list(lines)[3:] if not line.startswith("@@")]
+        yield found
 
 
 @functools.cache
@@ -389,10 +427,10 @@ def write(options: Any, mutants: list[Mutant], results: dict[str, Any]) -> None:
         counts[status] = counts.get(status, 0) + 1
     kinds = ("mutants", "killed", "timeout", "explained", "survived")
     totals = {kind: sum(counts.get(kind, 0) for counts in files.values()) for kind in kinds}
-    git = ["git", "log", "-1", "--format=%H", "--", "src"]
+    sources = "".join(_hash(path) for path in sorted((ROOT / "src").rglob("*.py")))
     report = {
         "seed": options.seed,
-        "commit": subprocess.check_output(git, cwd=ROOT, text=True).strip(),
+        "sources": hashlib.sha256(sources.encode()).hexdigest()[:16],
         "packages": options.packages,
         **totals,
         "score": round(1 - totals["survived"] / max(totals["mutants"], 1), 4),
@@ -400,7 +438,7 @@ def write(options: Any, mutants: list[Mutant], results: dict[str, Any]) -> None:
         "survivors": sorted(survivors, key=lambda each: ("reason" in each, each["place"])),
     }
     text = json.dumps({"numbers": report}, indent=1, ensure_ascii=False)
-    _write_aside(options.out, text + "\n")
+    _write_aside(options.out.with_suffix(".json"), text + "\n")
     print(f"{totals} score {report['score']}", flush=True)
 
 
@@ -408,39 +446,49 @@ def main() -> None:
     """Draw, try, and write what was found."""
     packages = [f"src/sfumato/{name}" for name in ("mechanisms", "privacy", "ledger", "sums")]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=150, help="mutants; 0 only measures tests")
+    parser.add_argument("--count", type=int, default=1000, help="mutants; 0 only measures tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="+", default=packages, help="folders or files")
     parser.add_argument("--functions", nargs="*", default=["sensitivity"], help="words in names")
     parser.add_argument("--tests", nargs="+", default=["tests"], help="folders or files of tests")
-    parser.add_argument("--seconds", nargs="+", type=float, default=[2, 20], help="of tests, twice")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of the whole run")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--again", nargs="*", default=["new"], help="or survived, to try again")
-    parser.add_argument("--longest-file", type=float, default=600, help="seconds of a test file")
+    parser.add_argument("--longest-file", type=float, default=240, help="seconds of a test file")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "mutation")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/mutation.json")
+    parser.add_argument("--out", type=Path, help="each result is a line; the score goes beside it")
     options = parser.parse_args()
+    options.end = time.monotonic() + options.seconds
+    options.cache = options.cache.absolute()
+    log = (options.out or options.cache / f"results-{options.seed}").absolute()
+    options.out = log = log.with_suffix(".jsonl")
+    log.parent.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.nice(10)
+    os.environ.setdefault("SFUMATO_DATA", str(ROOT.parent / "shared" / "data"))
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     mutants, files = sample(options)
     for library in WARM:
         with contextlib.suppress(ImportError):
             __import__(library)
-    tests = measure(options, files)
-    print(f"{len(tests)} tests run these files", flush=True)
-    log = options.cache / f"results-{options.seed}.jsonl"
-    lines = log.read_text().splitlines() if log.exists() else []
-    results = {each["key"]: each for each in map(json.loads, lines)}
-    done = {key for key, each in results.items() if "diff" in each and explain(each)}
-    done |= {key for key, each in results.items() if each["status"] not in options.again}
-    keys = {key_of(m): m for m in mutants if key_of(m) not in done}
-    wanted = [m for key, m in keys.items() if key in results or "new" in options.again]
-    for result in results_of(wanted, tests, options):
-        results[result["key"]] = result
-        with log.open("a") as stream:
-            stream.write(json.dumps(result) + "\n")
-        if len(results) % 20 == 0:
-            write(options, mutants, results)
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
+        options.copies = [Path(folder) / str(n) for n in range(options.workers)]
+        for place in options.copies:
+            shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        tests = measure(options, files)
+        print(f"{len(tests)} tests run these files", flush=True)
+        lines = log.read_text().splitlines() if log.exists() else []
+        results = {each["key"]: each for each in map(json.loads, lines)}
+        done = {key for key, each in results.items() if "diff" in each and explain(each)}
+        done |= {key for key, each in results.items() if each["status"] not in options.again}
+        keys = {key_of(m): m for m in mutants if key_of(m) not in done}
+        wanted = [m for key, m in keys.items() if key in results or "new" in options.again]
+        for result in results_of(wanted, tests, options):
+            results[result["key"]] = result
+            with log.open("a") as stream:
+                stream.write(json.dumps(result) + "\n")
+            if len(results) % 50 == 0:
+                write(options, mutants, results)
     write(options, mutants, results)
 
 

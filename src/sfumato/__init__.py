@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         MembershipAutoencoder,
         MembershipClassifier,
         MembershipMapping,
-        WideMembershipAutoencoder,
     )
     from sfumato.models.moments import (
         PrivateGaussianClassifier,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from sfumato.models.search import PrivateSearchCV
     from sfumato.models.statistics import (
         ReleasedStatistic,
-        release_correlation,
         release_counts,
         release_histogram,
         release_mean,
@@ -96,7 +94,6 @@ _MODULES = {
         "MembershipAutoencoder",
         "MembershipClassifier",
         "MembershipMapping",
-        "WideMembershipAutoencoder",
     ),
     "sfumato.models.generated_features": ("RandomPatchFeatures", "RandomProcessFeatures"),
     "sfumato.models.image_features": ("HOGFeatures", "ScatteringFeatures"),
@@ -119,7 +116,6 @@ _MODULES = {
     "sfumato.models.saving": ("load", "save"),
     "sfumato.models.statistics": (
         "ReleasedStatistic",
-        "release_correlation",
         "release_counts",
         "release_histogram",
         "release_mean",

@@ -43,7 +43,6 @@ from sfumato.mechanisms.base import Released, taped
 from sfumato.models import budget
 from sfumato.models.budget import Law
 from sfumato.papers.kahm import EntryFabricator, PrintedFabricator
-from sfumato.report import Audit
 from sfumato.sums import SecondMoment
 from tests.test_common import CASES
 
@@ -92,6 +91,9 @@ class NearlyExact(CheapGaussian):
     share = 1e-3
 
 
+PCA_OF_ONE = PrivatePCA(1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
+
+
 def cheap(patch: pytest.MonkeyPatch, kind: type[GaussianMechanism]) -> None:
     patch.setattr(budget, "GAUSSIAN", Law(kind.from_mu, is_gaussian=True))
 
@@ -109,19 +111,22 @@ def cheap(patch: pytest.MonkeyPatch, kind: type[GaussianMechanism]) -> None:
         ),
     ],
 )
-def test_too_little_noise_is_caught_and_the_right_noise_is_not(
+def test_too_little_noise_is_caught(
     fault: Any, n_runs: int, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pair is the worst and the attack the best: little is lost but the sampling."""
-    model = PrivatePCA(1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
+    fault(monkeypatch)
     with seeded_noise(0):
-        found = model.audit(n_runs=2000)
-        assert found.consistent is True
-        assert 0.4 < found.two_point.bound.epsilon <= 1.0
-        fault(monkeypatch)
-        found = model.audit(n_runs=n_runs, confidence=CONFIDENCE)
+        found = PCA_OF_ONE.audit(n_runs=n_runs, confidence=CONFIDENCE)
     assert found.consistent is False
     assert found.two_point.bound.epsilon > least
+
+
+def test_the_right_noise_is_not_caught() -> None:
+    """The pair is the worst and the attack the best: little is lost but the sampling."""
+    with seeded_noise(0):
+        found = PCA_OF_ONE.audit(n_runs=2000)
+    assert found.consistent is True
+    assert 0.4 < found.two_point.bound.epsilon <= 1.0
 
 
 class PeekingMoments(PrivateMoments):
@@ -252,7 +257,7 @@ def test_fabrication_with_a_raw_threshold_is_refuted() -> None:
     assert found.consistent is False
     assert "n_smoothing_ depends on the rows" in found.verdict
     assert audit(printed, n_runs=4).consistent is False  # rows from the bounds alone
-    found = audit(EntryFabricator(2, **SETTINGS), X=rows, n_runs=1000, confidence=1 - 1e-6)
+    found = audit(EntryFabricator(2, **SETTINGS), X=rows, n_runs=200, confidence=1 - 1e-6)
     assert found.consistent is True  # with a public threshold
     assert found.leak is None
 
@@ -312,14 +317,13 @@ def test_hulls_without_privacy_are_attacked_only(parts: dict[str, np.ndarray]) -
     assert found.figures["membership score, per unit of distance"] > 0
 
 
-def test_json_holds_everything_and_a_report_reads_it(found: AuditReport) -> None:
+def test_json_and_page_hold_everything(found: AuditReport) -> None:
     record = json.loads(found.to_json())
     assert record["two_point"]["claimed"] == 2.0
     assert record["membership_score"]["unit"] == "1/loss"
-    part = Audit.from_dict(record)
-    assert part.consistent is True
-    assert len(part.rocs) == 1
-    assert sum(part.histograms[0].members) == 500
+    assert record["consistent"] is True
+    assert len(record["rocs"]) == 1
+    assert sum(record["histograms"][0]["members"]) == 500
     page = found.to_html()
     assert not re.search(r"<script|https?://(?!www\.w3\.org)", page)
     for words in ("Nothing contradicts", "logarithmic axes", "Not for release"):

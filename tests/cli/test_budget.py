@@ -49,6 +49,7 @@ def test_verify_prints_the_heads_and_accepts_them_later(spent):
     assert result.exit_code == 0
     sentence, *heads = result.stdout.splitlines()
     assert sentence == "The chain is intact: 2 datasets, 2 charges."
+    assert "NOT checked: whether the newest charges of [red]staff, patients" in result.stderr
     Ledger(spent).dataset("patients").charge(PureEvent(0.1))
     noted = [word for head in heads for word in ("--head", head)]
     assert run("verify", spent, *noted).exit_code == 0

@@ -1,4 +1,4 @@
-"""What a newcomer meets: questions about bounds, files that are kept, Ctrl-C, a doctor."""
+"""What a newcomer meets: questions about bounds, files that are kept, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger, TableBounds
-from sfumato.cli import demo as doctor_command
-from sfumato.mechanisms.entropy import seeded
 from tests.cli.running import done, patients, refused, run, typed
 
 
@@ -106,23 +104,3 @@ def test_an_interruption_says_what_was_charged_and_what_exists(
     assert ("Written: m.sfumato." in last) == (when != "save")
     assert ("No output was written." in last) == (when == "save")
     assert Path("m.sfumato").exists() == (when != "save")
-
-
-# Predicting on new tables, and the machine --------------------------------------------------------
-
-
-def test_the_doctor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {each["subject"]: each for each in json.loads(done("doctor", "--json"))}
-    wanted = {"Python", "sfumato", "random numbers", "file locks", "ledger", "disk", "GPU"}
-    assert wanted <= set(found)
-    assert {each["state"] for each in found.values()} <= {"ok", "absent"}
-    assert "Everything that is needed" in done("doctor", folder)
-    assert list(folder.glob(".sfumato-doctor*")) == []
-    with seeded(0):
-        ended = run("doctor")
-    assert ended.exit_code == 2
-    assert "a seeded source is in force" in ended.stdout
-    monkeypatch.setattr(doctor_command.fcntl, "flock", lambda *_: None)
-    ended = run("doctor")
-    assert ended.exit_code == 2
-    assert "two writers got one lock" in " ".join(ended.stdout.split())

@@ -107,7 +107,6 @@ MISTAKES = [
     "guarantee patients.csv",
     "report nothing.sfumato -o out.html",
     "report model.sfumato -o out.pdf",
-    "report model.sfumato -o out.html --test patients.csv",
     "verify model.sfumato",
     "datasets fetch iris -o out.csv",
     "fitt patients.csv",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +44,7 @@ def one_file(folder: Path) -> Path:
 MODELS: dict[str, tuple[str, ...]] = {
     "fit, linear": ("fit", "--model", "linear", "--set", "n_steps=3"),
     "fit, additive": ("fit", "--model", "additive", "--set", "n_steps=3"),
-    "fabricate": ("fabricate", "--set", "method=tree", "--rows", "50"),
+    "fabricate": ("fabricate", "--rows", "50"),
     "density": ("release density", "--columns", "age"),
 }
 
@@ -60,12 +59,12 @@ def _command(name: str, table: Path | str, folder: Path, output: str) -> list[st
 def test_a_long_file_is_not_read_as_a_whole(
     name: str, folder: Path, one_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same exact sums in batches, by URL, from a glob and a folder as from one file."""
+    """The same exact sums in batches, from a glob and a folder as from one file."""
     suffix = "parquet" if name == "fabricate" else "sfumato"
     with taped() as tape:
         done(*_command(name, one_file, folder, f"whole.{suffix}"))
     visits = folder / "visits"
-    places: list[Path | str] = [one_file, visits / "*.csv.gz", visits, one_file.as_uri()]
+    places: list[Path | str] = [one_file, visits / "*.csv.gz", visits]
     monkeypatch.setattr(streaming, "LONG", 100)
     for number, place in enumerate(places):
         with taped(playback=tape) as played:
@@ -92,32 +91,3 @@ def test_a_damaged_long_file_costs_nothing(
     result = run(*_command("fit, linear", one_file, folder, "out.sfumato"), *payer)
     assert result.exit_code != 0
     assert not budget.history()
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("file:///nowhere/*.parquet", "There is no file"),
-        ("nothing://clinic/visits.parquet", "cannot be read"),
-        ("{folder}/visits", "Only Parquet files"),
-    ],
-)
-def test_urls_that_name_no_table(url: str, words: str, folder: Path) -> None:
-    place = url.format(folder=folder.as_uri())
-    result = run(*_command("fit, linear", place, folder, "out.sfumato"))
-    assert result.exit_code != 0
-    assert words in " ".join(result.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("engine", "words"), [("spark://host", "dask://host:port"), ("dask://127.0.0.1:1", "scheduler")]
-)
-def test_an_engine_that_is_none(engine: str, words: str, folder: Path) -> None:
-    bounds, output = str(folder / "bounds.toml"), str(folder / "model.sfumato")
-    pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        words_of_command = ("--bounds", bounds, "-o", output, "--engine", engine)
-        result = run("fit", str(folder / "visits"), *SETTINGS, *words_of_command)
-    assert result.exit_code != 0
-    assert words in result.stderr

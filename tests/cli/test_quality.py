@@ -29,8 +29,6 @@ def test_rows_follow_what_was_released() -> None:
     found = quality.free
     assert quality.sensitive is None
     assert found.one_way < 0.02
-    assert not found.copies
-    assert not found.learners
     named = {("age", "ward"), ("age", "income")}
     assert named <= {each.columns for each in found.pairs} | set(quality.unmeasured)
     assert "pairs of columns were kept" in quality.relations
@@ -60,12 +58,9 @@ def test_distances_from_raw_rows_are_those_of_a_cross_table() -> None:
     away = tables[0].sub(tables[1], fill_value=0).abs().sum() / 2
     assert pair.distance == pytest.approx(away)
     assert len(found.pairs) == 10
-    assert set(found.learners["forest"]) == {"fabricated rows", "raw rows"}
     same = measured_quality(model, raw, raw).sensitive
     assert same is not None
     assert same.one_way == same.two_way == 0
-    copies = list(same.copies.values())
-    assert copies[0] >= 0.5  # a table handed out as it is shows
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

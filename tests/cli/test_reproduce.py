@@ -22,17 +22,17 @@ from sfumato.papers import (
 from tests.cli.running import done, refused
 
 CELL = ("reproduce", "kahm", "--table", "5", "--quick", "--cell")
-QUICK = ("reproduce", "kahm", "--figure", "8", "--quick")
+QUICK = ("reproduce", "kahm", "--figure", "13", "--quick")
 
 
 def test_a_quick_run_prints_and_writes(tmp_path: Path) -> None:
     shown = done(*QUICK, "-o", tmp_path / "out")
-    assert "kahm, figure-8: " in shown
+    assert "kahm, figure-13: " in shown
     assert "verdict: quick run, too small to judge" in shown
     assert "holds: " in shown
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
-        "kahm-figure-8.json",
-        "kahm-figure-8.png",
+        "kahm-figure-13.json",
+        "kahm-figure-13.png",
     }
 
 
@@ -40,7 +40,7 @@ def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
     """A quick run is replaced by any other, a full one only if that is asked for."""
     done(*QUICK, "-o", tmp_path)
     done(*QUICK, "-o", tmp_path)
-    kept = tmp_path / "kahm-figure-8.json"
+    kept = tmp_path / "kahm-figure-13.json"
     kept.write_text(kept.read_text().replace('"quick": true', '"quick": false'))
     assert "exists. Choose another name" in refused(*QUICK, "-o", tmp_path)
     assert '"quick": false' in kept.read_text()

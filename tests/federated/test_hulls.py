@@ -23,7 +23,7 @@ def test_the_global_distance_is_the_smallest_of_the_parties(tmp_path, digits) ->
     together = found.model.distances(X_test).min(axis=1)
     np.testing.assert_allclose(together, each.min(axis=0), rtol=1e-9)
     assert found.model.score(X_test, y_test) > 0.9
-    assert len(found.to_dict()["parties"]) == 20
+    assert len(found.guarantees) == 20
 
 
 def test_a_ledger_is_charged_and_rows_stay(tmp_path, digits) -> None:

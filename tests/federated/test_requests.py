@@ -50,8 +50,7 @@ from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import SecondMoment
-from sfumato.sums.grid import ROW_BITS, truncate_to_grid
-from sfumato.sums.singles import SINGLE_BITS
+from sfumato.sums.grid import ROW_BITS, SINGLE_BITS, truncate_to_grid
 from sfumato.sums.statistics import PlaceCounts, Statistic
 
 N = 90

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato import Bounds, PrivateAffineHullClassifier, load
+from sfumato import Bounds, PrivateAffineHullClassifier
 from sfumato.federated import make_parties, simulate, spread
 from sfumato.federated.simulation import BY_LABEL, DEALT_BY_LABEL, LABELS_FOUND, SCENARIOS
 from sfumato.privacy.guarantee import Status
-from tests.cli.running import confirmed, patients, run
 
 LABELS = np.random.default_rng(0).integers(0, 5, 400)
 
@@ -128,24 +125,3 @@ def test_a_party_without_records_answers_as_any_other(tmp_path: Path) -> None:
     assert min(len(party.load()[0]) for party in parties) == 0
     found = simulate(parties, hulls("add_or_remove_one"))
     assert len(found.guarantees) == 4
-
-
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-def test_the_command_says_it_in_its_file_and_never_counts_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relation: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = patients(tmp_path, n=211).relative_to(tmp_path)
-    result = run(
-        *("federate", rows, "--epsilon", 20, "--delta", "1e-5", "--relation", relation),
-        *("--task", "hulls", "--set", "n_layers=1", "--scenario", "one-class-each"),
-        *("--bounds", confirmed(rows), "-o", "global.sfumato", "--json"),
-    )
-    assert result.exit_code == 0, result.output
-    assert "this release is not recorded" in result.stderr
-    stated = json.loads(result.stdout)["total"]["conditions"]
-    assert load("global.sfumato").guarantee_.conditions == tuple(stated)
-    assert (DEALT_BY_LABEL in stated) == (relation == "replace_one")
-    if relation == "add_or_remove_one":
-        # As a number of its own: seconds such as 0.211 may have these digits.
-        assert not re.search(r"(?<![\d.])211(?!\.?\d)", result.output)

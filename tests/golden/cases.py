@@ -54,7 +54,6 @@ from sfumato import (
     TableBounds,
     TableEncoder,
     WideAffineHull,
-    WideMembershipAutoencoder,
     private_pipeline,
     release_score,
 )
@@ -360,9 +359,6 @@ def density() -> Iterator[tuple[str, Case]]:
     for relation in RELATIONS:
         words = {"relation": relation, **BUDGET}
         for name, settings in {
-            "Gaussian": {"bandwidth": 0.2, "n_fourier": 128},
-            "Sobolev": {"bandwidth": 0.2, "space": "sobolev"},
-            "process": {"bandwidth": 0.2, "method": "process", "n_fourier": 128},
             "grid": {"n_cells": 8},
             "as given": {},
         }.items():
@@ -421,32 +417,16 @@ def fabricator() -> Iterator[tuple[str, Case]]:
 
     settings = {"random_state": 0, "ask": ask}
     three = {"labels": [0, 1, 2], "y": LABELS3, "target": "label"}
-    for method in ("moments", "tree"):
-        for name, case in each_way(
-            Fabricator,
-            box=BOX,
-            method=method,
-            arrays=method == "moments",
-            **({"n_components": 2} if method == "moments" else {}),
-            **three,
-            **settings,
-        ):
+    for method, words in {
+        "moments": {"tables": False, "n_components": 2},
+        "tree": {"arrays": False},
+    }.items():
+        for name, case in each_way(Fabricator, box=BOX, **words, **three, **settings):
             yield f"{method}, {name}", case
     for relation in RELATIONS:
         words = {"relation": relation, "bounds": Bounds(norm=8.0, labels=[0, 1, 2]), **BUDGET}
-        model = Fabricator(
-            n_components=6, gaussians_per_class=2, random_state=0, method="moments", **words
-        )
+        model = Fabricator(n_components=6, gaussians_per_class=2, random_state=0, **words)
         yield f"two Gaussians, {relation}", Case(fitted(model, IMAGES, DIGITS, ask), CHAOTIC)
-    ruled = Fabricator(
-        method="tree",
-        bins={"age": [18, 65]},
-        constraints=["age <= income", "if town == Ghent then member == True"],
-        random_state=0,
-        bounds=table_bounds(),
-        **BUDGET,
-    )
-    yield "rules", Case(fitted(ruled, table(), None, ask))
 
 
 def linked_tables() -> Iterator[tuple[str, Case]]:
@@ -464,7 +444,6 @@ def linked_tables() -> Iterator[tuple[str, Case]]:
     second["day"] = (365 * CELLS[:, 4]).astype(int)
     for relation in RELATIONS:
         model = Fabricator(
-            method="tree",
             unit="person",
             relation=relation,
             bounds=linked.bounds,
@@ -619,7 +598,6 @@ def unprotected() -> Iterator[tuple[str, Case]]:
         ),
         "MembershipMapping": MembershipMapping(random_state=0),
         "MembershipAutoencoder": MembershipAutoencoder(n_layers=2, random_state=0),
-        "WideMembershipAutoencoder": WideMembershipAutoencoder(branch_size=60, random_state=0),
         "MembershipClassifier": MembershipClassifier(branch_size=60, random_state=0),
         "LargeMarginGaussianClassifier": LargeMarginGaussianClassifier(tol=1e-2),
         "HOGFeatures": HOGFeatures(),

@@ -27,7 +27,7 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
     Mechanism,
 )
-from sfumato.mechanisms.base import Released, add_on_grid, taped, to_grid
+from sfumato.mechanisms.base import Released, taped, to_grid
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.objective import near_minimiser, norm_quantile
 from sfumato.mechanisms.sampling import rounded_noise
@@ -408,36 +408,6 @@ def test_any_epsilon_is_calibrated_and_the_printed_noise_is_refused_above_one():
         printed_mechanism(1.0, math.inf, 1e-5)
     with pytest.raises(InvalidInputError, match="delta"):
         printed_mechanism(1.0, 1.0, 0.0)
-
-
-def test_coordinates_one_by_one_have_the_same_law(seed):
-    mechanism = calibrate()
-    noise = mechanism.noise(limit=2**30, ledger=None)
-    assert noise.scale == pytest.approx(math.sqrt(mechanism.variance()), rel=2e-2)
-    assert noise.scale > math.sqrt(mechanism.variance())  # the rounding is paid for
-    with seeded(seed):
-        drawn = [noise.add(7.0, one) - 7.0 for one in noise.draw(3000)]
-    assert kstest(np.array(drawn) / noise.scale, "norm").pvalue > 1e-6
-    assert kstest(np.array(drawn) / noise.scale / 1.2, "norm").pvalue < 1e-6
-
-
-def test_coordinates_lie_on_the_grid_whatever_was_hidden(rng):
-    noise = calibrate().noise(limit=2**30, ledger=None)
-    for value in rng.normal(size=200) * 10.0 ** rng.uniform(-12, 3, 200):
-        released = noise.add(float(value), noise.draw(1)[0])
-        assert released / noise.step == round(released / noise.step)
-        cells = noise.draw(1)
-        as_array = add_on_grid(to_grid(np.array([value]), noise.step), np.array(cells), 1.0)
-        assert noise.add(float(value), cells[0]) == as_array[0]
-
-
-def test_one_charge_covers_every_coordinate_and_no_second_release():
-    mechanism = calibrate()
-    receipt = prepay(None, mechanism.event())
-    mechanism.noise(limit=5, ledger=receipt)
-    assert receipt.unused() == ()
-    with pytest.raises(LedgerError):
-        mechanism.noise(limit=5, ledger=receipt)
 
 
 class Quadratic:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +20,6 @@ from sfumato.mechanisms.sampling import (
     _rounded_block,
     bernoulli,
     choose,
-    draw_ahead,
     rounded_noise,
     rounded_spherical_noise,
 )
@@ -240,45 +237,6 @@ def test_an_error_in_a_thread_is_an_error_of_the_draw(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sampling, "_rounded_block", broken)
     with pytest.raises(MemoryError):
         rounded_noise(GAUSSIAN, 2.0**30, sampling.FEW_CHUNKS * sampling.CHUNK)
-
-
-SIZE = 2**13
-ORDER = (GAUSSIAN, 2.0**30, SIZE)
-
-
-def test_noise_drawn_ahead_is_handed_out_once_and_has_the_law(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Four releases are ordered and five made: the last draws for itself; so does a child.
-
-    The standard deviation of 5 x 2**13 draws is off by 3 % with a chance below 1e-15.
-    """
-    monkeypatch.setattr(sampling, "AHEAD_BYTES", 2 * 8 * SIZE)  # two of them wait
-    before = threading.active_count()
-    with drawing_from(None), draw_ahead([ORDER] * 4):
-        ahead: Any = sampling._ahead.get()
-        assert [len(each) for each in ahead.drawn.values()] == [2]
-        assert ahead.take((LAPLACE, 2.0**30, SIZE)) is None
-        with seeded(0):
-            assert ahead.take(ORDER) is None
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if ahead.take(ORDER) is None else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        found = [rounded_noise(*ORDER) for _ in range(5)]
-        assert ahead.take(ORDER) is None
-    assert sampling._ahead.get() is None
-    assert threading.active_count() == before
-    joined = np.concatenate(found)
-    assert len(np.unique(joined)) > 0.99 * joined.size
-    assert abs(np.std(joined) / 2.0**30 - 1) < 0.03
-
-
-def test_seeded_noise_is_drawn_in_its_order() -> None:
-    with seeded(5):
-        expected = [rounded_noise(*ORDER) for _ in range(2)]
-    with seeded(5), draw_ahead([ORDER] * 2):
-        np.testing.assert_array_equal([rounded_noise(*ORDER) for _ in range(2)], expected)
 
 
 EXACT = mpmath.MPContext()

@@ -16,7 +16,6 @@ from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive_rows import (
     HatRows,
-    HatSums,
     PairRows,
     PublicColumns,
     SideMeans,
@@ -116,18 +115,6 @@ def test_columns_are_read_from_bounds() -> None:
 # The choice of pairs ------------------------------------------------------------------------------
 
 
-def test_sums_of_hats_move_as_paid_for(cells: np.ndarray) -> None:
-    statistic, z = HatSums(2, 9), HATS(cells[:60])
-    terms = [statistic.add_up(row[None], np.array([code])).ravel() for row in z for code in (0, 1)]
-    apart = max(np.linalg.norm(a - b) for a in terms for b in terms)
-    replaced, added = (statistic.term_sensitivity(each) for each in Relation)
-    assert 0.99 * math.sqrt(2) < apart <= replaced
-    assert 0.99 < max(np.linalg.norm(term) for term in terms) <= added
-    rows = np.array([[0.5, 0.0, -1.0], [0.25, 0.25, 2.0], [0.5, 0.5, np.nan]])
-    found = HatSums(2, 2, has_target=True).add_up(rows, np.zeros(3, dtype=np.intp))
-    np.testing.assert_array_equal(found, [[0.5, 0.0], [0.25, 0.25]])  # none for a missing target
-
-
 def test_pairs_are_counted_by_their_sides(cells: np.ndarray, rng: np.random.Generator) -> None:
     target = np.where(np.arange(400) == 7, np.nan, rng.normal(size=400))
     sides = Sides(HATS, ORDERS, (0, 1, 2), has_target=True)
@@ -139,16 +126,6 @@ def test_pairs_are_counted_by_their_sides(cells: np.ndarray, rng: np.random.Gene
     assert found[0, 1, 1, 0] == both.sum() > 20
     assert found[0, 1, 1, 1] == pytest.approx(np.clip(target[both] / 2, -1, 1).sum(), abs=1e-2)
     assert found[0, ..., 0].sum() == 399  # all but the one without a target
-
-
-def test_sums_of_sides_move_as_paid_for() -> None:
-    statistic, codes = SideMeans(3), np.zeros(1, dtype=np.intp)
-    corners = np.array(list(itertools.product([0, 1], [0, 1], [0, 1], [-1.0, 1.0, np.nan])))
-    terms = [statistic.add_up(row[None], codes).ravel() for row in corners]
-    alone = max(np.linalg.norm(term) for term in terms)
-    apart = max(np.linalg.norm(a - b) for a in terms for b in terms)
-    assert alone == pytest.approx(statistic.term_sensitivity(Relation.ADD_OR_REMOVE_ONE), rel=1e-4)
-    assert apart == pytest.approx(statistic.term_sensitivity(Relation.REPLACE_ONE), rel=1e-4)
 
 
 # Knots --------------------------------------------------------------------------------------------

@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.integrate import quad
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from sfumato import Bounds
 from sfumato.models.features import (
-    Domain,
     FourierFeatures,
     GaussianKernel,
     KnotFeatures,
@@ -22,20 +20,12 @@ from sfumato.models.features import (
 )
 from sfumato.models.kernel import minimiser_sensitivity
 from sfumato.models.solvers import HuberHingeLoss, LogisticLoss, ScoreHuberLoss, ScoreLoss, minimise
-from sfumato.models.spaces import (
-    MarkovLine,
-    SobolevSpace,
-    feature_sum_sensitivity,
-    sobolev_inner_product,
-    sobolev_sensitivity,
-)
-from sfumato.papers.functions.release import sobolev_density_sensitivity
+from sfumato.papers.functions.release import density_sensitivity
 
 UNIT = Bounds(lower=0.0, upper=1.0)
 H = np.array([[0.05, 0.02], [0.02, 0.04]])
 GAUSSIANS = [GaussianKernel(0.2), GaussianKernel((0.2, 0.1)), GaussianKernel(H)]
 KERNELS = [*GAUSSIANS, *(MaternKernel(nu, 0.5) for nu in (0.5, 1.5, 2.5))]
-RELATIONS = ["replace_one", "add_or_remove_one"]
 
 
 # Kernels -----------------------------------------------------------------------------------------
@@ -142,15 +132,7 @@ def test_kde_moves_by_the_printed_bound_and_far_points_attain_it(
     pairs = [distance(*rng.uniform(0, 1, size=(2, d))) for _ in range(40)]
     assert max(pairs) <= bound * (1 + 1e-9)
     assert distance(np.zeros(d), np.full(d, 50.0)) == pytest.approx(bound, rel=1e-9)
-    assert feature_sum_sensitivity("replace_one") * weight == pytest.approx(bound, rel=1e-12)
-
-
-@given(st.floats(0, 1), st.integers(1, 6))
-def test_classes_cost_no_more_than_root_two(smallest: float, n_classes: int) -> None:
-    bound = feature_sum_sensitivity("replace_one", min_kernel=smallest, n_classes=n_classes)
-    assert bound <= math.sqrt(2)
-    assert bound == pytest.approx(math.sqrt(2 - 2 * smallest if n_classes == 1 else 2))
-    assert feature_sum_sensitivity("add_or_remove_one", n_classes=n_classes) == 1
+    assert density_sensitivity(n, h, d) == pytest.approx(bound, rel=1e-12)
 
 
 def _random_problem(
@@ -203,80 +185,3 @@ def test_one_row_attains_the_bound_of_minimisers() -> None:
         )
         assert np.linalg.norm(w[0] - w[1]) == pytest.approx(bound, rel=1e-6)
         assert bound == 1 / regularization
-
-
-@pytest.mark.parametrize(("a", "b"), [(3.0, 3.0), (0.0, 0.0), (3.2, 6.5), (0.5, 9.9)])
-def test_inner_product_is_the_printed_norm(a: float, b: float) -> None:
-    """Equation (9) by quadrature, in units of the bandwidth (γ = 1)."""
-    width = 10.0
-
-    def bump(x: float, centre: float) -> float:
-        return math.exp(-((x - centre) ** 2) / 2) / math.sqrt(2 * math.pi)
-
-    def integrand(x: float) -> float:
-        product = bump(x, a) * bump(x, b)
-        return product * ((x - a) * (x - b) + 1)
-
-    ends = (bump(0, a) * bump(0, b) + bump(width, a) * bump(width, b)) / 2
-    literal = ends + quad(integrand, 0, width, points=[a, b], limit=200)[0] / 2
-    ours = float(sobolev_inner_product(np.array(a), np.array(b), width))
-    assert ours == pytest.approx(literal, abs=1e-10)
-
-
-@pytest.mark.parametrize("width", [0.5, 2.0, 10.0])
-def test_sobolev_sensitivity_is_certified_and_tight(width: float) -> None:
-    grid = np.linspace(0, width, 401)
-    a, b = np.meshgrid(grid, grid)
-    square = sobolev_inner_product(a, a, width) + sobolev_inner_product(b, b, width)
-    largest = math.sqrt((square - 2 * sobolev_inner_product(a, b, width)).max())
-    bound = sobolev_sensitivity("replace_one", [width])
-    assert largest <= bound <= largest * 1.01 + 0.004
-    alone = math.sqrt(sobolev_inner_product(grid, grid, width).max())
-    assert alone <= sobolev_sensitivity("add_or_remove_one", [width]) <= alone * 1.01 + 0.004
-
-
-def test_sobolev_sensitivity_in_the_plane(rng: np.random.Generator) -> None:
-    widths = np.array([3.0, 8.0])
-    a, b = rng.uniform(size=(2, 20000, 2)) * widths
-    b[:10000, 0] = a[:10000, 0]  # one coordinate shared: near the worst case
-
-    def product(x: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return np.prod(
-            [sobolev_inner_product(x[:, j], z[:, j], widths[j]) for j in range(2)], axis=0
-        )
-
-    found = np.sqrt(product(a, a) + product(b, b) - 2 * product(a, b)).max()
-    bound = sobolev_sensitivity("replace_one", widths)
-    assert 0.95 * bound < found <= bound
-    assert bound < sobolev_density_sensitivity(1, 1.0, 2)
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("bandwidth", "width"), [(1.0, 0.5), (0.4, 0.8), (3.0, 60.0)])
-def test_a_changed_label_moves_two_sums_of_bumps(
-    relation: str, bandwidth: float, width: float
-) -> None:
-    """In a narrow box a changed label moves the sums farther than any change of the row."""
-    space = SobolevSpace(np.array([bandwidth]), Domain(Bounds(lower=0.0, upper=width), 1))
-    first, second = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
-    rows = np.linspace(0, width, 41)[:, None]
-    moved = []
-    for row in rows:
-        here = space.statistic(row[None], first)
-        if relation == "add_or_remove_one":
-            moved.append(np.linalg.norm(here))
-            continue
-        others = [space.statistic(other[None], each) for other in rows for each in (first, second)]
-        moved += [np.linalg.norm(here - there) for there in others]
-    bound = space.sensitivity(relation, 2)
-    assert 0.97 * bound <= max(moved) <= bound * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("rate", [0.1, 3.0, 200.0])
-def test_line_is_the_cholesky_factor(rate, rng):
-    points = np.sort(rng.uniform(0, 1, 30))
-    line = MarkovLine(points, rate)
-    gram = np.exp(-rate * np.abs(points[:, None] - points))
-    np.testing.assert_allclose(line.colour(np.eye(30)), np.linalg.cholesky(gram), atol=1e-10)
-    values = rng.normal(size=(30, 4))
-    np.testing.assert_allclose(line.colour(line.whiten(values)), values, atol=1e-10)

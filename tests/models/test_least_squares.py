@@ -17,7 +17,6 @@ from sfumato.models.least_squares import (
     gaussian_kernel,
     leading_eigenvectors,
     solve_at_fixed_point,
-    solve_in_one_factoring,
 )
 
 N_WANTED = 12
@@ -120,29 +119,6 @@ def test_a_solution_for_single_precision_is_corrected_without_a_second_factoring
     np.testing.assert_allclose(found.regularization, exact.regularization, rtol=1e-6)
     away = np.linalg.norm(found.coefficients - exact.coefficients)
     assert away < 1e-5 * np.linalg.norm(exact.coefficients)
-
-
-@pytest.mark.parametrize("n_columns", [4, 40])
-@pytest.mark.parametrize("scale", [0.3, 30.0])
-def test_one_factoring_in_single_precision_is_close(
-    seed: int, scale: float, n_columns: int, factored: list[Any]
-) -> None:
-    """λ* is guessed from landmarks; a guess that is far off costs factorings and no accuracy."""
-    kernel, _, _ = problem(seed, n=400)
-    generator = np.random.default_rng(seed)
-    Y = scale * (kernel @ generator.normal(size=(400, n_columns)) / 20 + generator.normal())
-    tau = 2 * np.mean(Y**2)
-    exact = solve(kernel, Y, tau)
-    factored.clear()
-    for words in ({}, {"start": (np.asarray(0.49 * tau), np.asarray(0.0))}):
-        singles = kernel.astype(np.float32), Y.astype(np.float32), mean_square
-        found = solve_in_one_factoring(*singles, tau=np.asarray(tau), **words)
-        np.testing.assert_allclose(found.regularization, exact.regularization, rtol=3e-5)
-        away = np.linalg.norm(found.coefficients - exact.coefficients)
-        assert away < 3e-4 * np.linalg.norm(exact.coefficients)
-        np.testing.assert_allclose(float(found.slope), float(exact.slope), rtol=0.1, atol=0.01)
-    assert set(factored) == {np.dtype("float32")}
-    assert len(factored) > 2  # the start was far off
 
 
 # Eigenvectors -----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from sfumato import Bounds, PrivateLinearClassifier, PrivateLinearRegressor, TableBounds
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import sampling
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.models import linear
@@ -262,29 +261,6 @@ def test_a_constant_is_appended_by_public_facts():
 def sphere(rng):
     X = rng.normal(size=(300, 16))
     return X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(300) % 3
-
-
-def test_noise_drawn_ahead_is_that_of_all_releases(monkeypatch, sphere):
-    """On an accelerator: here rows of another library of the processor are taken for such."""
-    X, y = sphere
-    monkeypatch.setattr(linear, "is_accelerated", lambda device: True)
-    monkeypatch.setattr("sfumato.mechanisms.gaussian.FEW_AHEAD", 8)
-    handed_out = []
-    take = sampling._Ahead.take
-
-    def counted(waiting, order):
-        handed_out.append(take(waiting, order))
-        return handed_out[-1]
-
-    monkeypatch.setattr(sampling._Ahead, "take", counted)
-    with drawing_from(None):
-        model = PrivateLinearClassifier(
-            epsilon=1.0, delta=1e-5, n_steps=20, bounds=Bounds(norm=1.0, labels=range(3))
-        ).fit(array_api_strict.asarray(X), y)
-    assert len({each.tobytes() for each in handed_out}) == len(handed_out) == 22
-    assert [each.size for each in handed_out[:2]] == [16 * 15 // 2, 16]  # of the second moment
-    assert handed_out[2].size == model.coef_.size + len(model.intercept_)
-    assert isinstance(model.projection_, np.ndarray)
 
 
 def test_a_moment_that_stays_where_the_rows_are_gives_the_same_model(monkeypatch, sphere):

@@ -14,7 +14,6 @@ from sfumato import (
     MembershipAutoencoder,
     MembershipClassifier,
     MembershipMapping,
-    WideMembershipAutoencoder,
 )
 from sfumato.models.mappings import (
     SEEDS,
@@ -137,7 +136,6 @@ def test_classifier_gives_the_class_with_the_least_error(
     [
         MembershipMapping(random_state=0),
         MembershipAutoencoder(4, n_layers=2, random_state=0),
-        WideMembershipAutoencoder(4, n_layers=2, branch_size=300, random_state=0),
         MembershipClassifier(4, n_layers=1, random_state=0, dtype="float32"),
     ],
     ids=lambda model: type(model).__name__,

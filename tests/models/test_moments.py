@@ -10,15 +10,15 @@ from sklearn.datasets import make_blobs
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
-from sfumato.models import gaussians as pca_module
+from sfumato.models import linear as pca_module
 from sfumato.models.budget import Budget
 from sfumato.models.gaussians import (
     CentredGaussians,
     ClassGaussians,
     ClassGaussianSums,
     gaussians_from_moments,
-    top_eigenvectors,
 )
+from sfumato.models.linear import top_eigenvectors
 from sfumato.privacy import epsilon_spent
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall

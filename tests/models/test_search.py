@@ -1,10 +1,7 @@
-"""PrivateSearchCV: one charge, a hidden number of runs, and what happens when it is interrupted."""
+"""PrivateSearchCV: one charge, a hidden number of runs."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +36,7 @@ from sfumato.exceptions import (
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.models.search import (
-    ScoreSum,
-    SearchFolder,
-)
+from sfumato.models.search import ScoreSum
 from sfumato.privacy.renyi import selection_epsilon
 from sfumato.sums.records import ArrayRecords
 from sfumato.tables.schema import TableBounds
@@ -156,98 +150,6 @@ def test_a_random_duration_is_a_condition() -> None:
     assert "duration" in quick.guarantee_.conditions[0]
 
 
-# Interruptions -----------------------------------------------------------------------------------
-
-
-KEPT = {"settings", "reference", "charged", "winner"}
-
-
-def killed_at(step: int, X: Any, y: Any, **options: Any) -> None:
-    """Fit in a child that is killed as it writes its state for the `step`-th time."""
-    child = os.fork()
-    if child == 0:
-        try:
-            written, count = SearchFolder.write, 0
-
-            def write(self: SearchFolder, **changes: Any) -> None:
-                nonlocal count
-                count += 1
-                if count == step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                written(self, **changes)
-
-            SearchFolder.write = write  # type: ignore[method-assign]
-            search(**options).fit(X, y)
-        finally:
-            os._exit(7)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-
-
-@pytest.mark.parametrize("step", [1, 2, 3])
-def test_a_killed_search_starts_again_without_a_second_charge(tmp_path: Path, step: int) -> None:
-    X, y = rows(60)
-    budget = Ledger(tmp_path / "budget.db").create("patients", epsilon=2.5, delta=1e-4)
-    options = {"ledger": budget, "resume": tmp_path / "search"}
-    killed_at(step, X, y, **options)
-    if step > 1:  # nothing that was drawn is kept
-        state = json.loads((tmp_path / "search" / "search.json").read_text())
-        assert (state.keys(), state["winner"]) == (KEPT, None)
-    found = search(**options, n_jobs=2).fit(X, y)
-    assert budget.statement().charges == 1
-    again = search(**options, n_jobs=2).fit(X, y)
-    np.testing.assert_array_equal(again.predict(X), found.predict(X))
-    assert (again.best_score_, again.guarantee_) == (found.best_score_, found.guarantee_)
-    assert budget.statement().charges == 1
-
-
-def test_two_searches_in_one_folder_give_one_winner(tmp_path: Path) -> None:
-    """The second would go on from the charge of the first, and release a winner of its own."""
-    X, y = rows()
-    budget = Ledger().create("patients", epsilon=9.0, delta=1e-3)
-    run, tried = PrivateSearchCV._search, []
-
-    def and_another(search_: PrivateSearchCV, *given: Any) -> Any:
-        tried.append(True)
-        with pytest.raises(InvalidInputError, match="another search is using"):
-            search(ledger=budget, resume=tmp_path / "s").fit(X, y)
-        return run(search_, *given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivateSearchCV, "_search", and_another)
-        first = search(ledger=budget, resume=tmp_path / "s").fit(X, y)
-    second = search(ledger=budget, resume=tmp_path / "s").fit(X, y)
-    assert (second.best_score_, tried) == (first.best_score_, [True])
-    assert budget.statement().charges == 1
-
-
-def test_a_folder_that_another_ledger_paid_for_is_refused(tmp_path: Path) -> None:
-    """Rows of another data set would be searched at the cost of the first one."""
-    X, y = rows()
-    paid, other = (Ledger().create(n, epsilon=9.0, delta=1e-3) for n in ("patients", "staff"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivateSearchCV, "_search", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            search(ledger=paid, resume=tmp_path / "s").fit(X, y)
-    with pytest.raises(InvalidInputError, match="not paid for by this ledger"):
-        search(ledger=other, resume=tmp_path / "s").fit(-X, y)
-    assert (paid.statement().charges, other.statement().charges) == (1, 0)
-    search(ledger=paid, resume=tmp_path / "s").fit(X, y)
-    assert paid.statement().charges == 1
-
-
-def test_a_folder_of_another_search_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    X, y = rows(60)
-    search(resume=tmp_path).fit(X, y)
-    with pytest.raises(InvalidInputError, match="other settings"):
-        search(resume=tmp_path, mean_runs=3.0).fit(X, y)
-    state = tmp_path / "search.json"
-    whole = state.read_text()
-    for old, new in (('"reference"', '"referenze"'), ("}", "")):
-        state.write_text(whole.replace(old, new, 1))
-        with pytest.raises(InvalidInputError, match=r"search\.json"):
-            search(resume=tmp_path).fit(X, y)
-
-
 # Other estimators --------------------------------------------------------------------------------
 
 
@@ -264,12 +166,12 @@ def test_pipelines_regressors_and_densities() -> None:
     regressor = PrivateLinearRegressor(target_bounds=(0, 1), bounds=Bounds(lower=-1, upper=1))
     fitted = PrivateSearchCV(regressor, {"target_bounds": [(0.0, 1.0)]}, **options).fit(X, y)
     assert 0 < fitted.best_score_ < 1.6
-    density = PrivateDensity(0.2, n_fourier=64, bounds=Bounds(lower=-1, upper=1))
+    density = PrivateDensity(bounds=Bounds(lower=-1, upper=1))
     with pytest.raises(InvalidInputError, match="scoring"):
-        PrivateSearchCV(density, {"bandwidth": [0.2, 0.5]}, **options).fit(X[:, :1])
+        PrivateSearchCV(density, {"n_cells": [4, 8]}, **options).fit(X[:, :1])
     scored = PrivateSearchCV(
         density,
-        {"bandwidth": [0.2, 0.5]},
+        {"n_cells": [4, 8]},
         scoring=lambda model, X, _: np.clip(model.raw_density(X) / 2, 0, 1),
         **options,
     ).fit(X[:, :1])

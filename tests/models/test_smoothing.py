@@ -6,7 +6,6 @@ import itertools
 import math
 import warnings
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,8 +28,6 @@ from sfumato.models.smoothing import (
 )
 from sfumato.privacy.events import LaplaceEvent
 
-mpl.use("Agg")
-
 BOX = Bounds(lower=0.0, upper=1.0, labels=["a", "b"])
 FINE = np.linspace(0, 1, 1001)
 
@@ -45,16 +42,6 @@ def law_of_two_normals(x: np.ndarray) -> np.ndarray:
 
 
 # The release --------------------------------------------------------------------------------------
-
-
-def test_the_release_is_a_histogram(rng: np.random.Generator) -> None:
-    X, y = rng.uniform(-0.1, 1.1, size=(500, 2)), rng.choice(["a", "b"], 500)
-    model = PrivateDensity(epsilon=np.inf, n_cells=7, bounds=BOX).fit(X, y)
-    for code, label in enumerate(model.classes_):
-        mine = np.clip(X[y == label], 0, 1)
-        oracle = np.histogram2d(*mine.T, bins=7, range=[[0, 1]] * 2)[0]
-        np.testing.assert_array_equal(model.cell_counts_[..., code], oracle)
-    assert model.noise_variance_ == 0
 
 
 @pytest.mark.parametrize(("relation", "bound"), [("replace_one", 2), ("add_or_remove_one", 1)])

@@ -17,7 +17,6 @@ from sfumato import (
     Ledger,
     ReleasedStatistic,
     TableBounds,
-    release_correlation,
     release_counts,
     release_histogram,
     release_mean,
@@ -45,12 +44,10 @@ COLUMNS: dict[str, Any] = {
 QUESTIONS: dict[str, Callable[..., ReleasedStatistic]] = {
     "counts": lambda t, by=(), **p: release_counts(t, [*by, "ward", "month"], **p),
     "histogram": lambda t, **p: release_histogram(t, "x", bins=7, **p),
-    "levels": lambda t, by=(), **p: release_histogram(t, "k", bins=41, ranges=True, **p),
     "sum": lambda t, **p: release_sum(t, "x", **p),
     "mean": lambda t, **p: release_mean(t, "x", **p),
     "variance": lambda t, **p: release_variance(t, "x", **p),
     "quantiles": lambda t, **p: release_quantiles(t, "k", at=[0.3, 0.9], **p),
-    "correlation": lambda t, **p: release_correlation(t, ["x", "y", "k"], **p),
 }
 
 
@@ -101,22 +98,6 @@ def test_no_neighbour_is_further_away_than_was_paid_for(
             assert moved <= a.mechanism.sensitivity
             nearest = max(nearest, moved / a.mechanism.sensitivity)
     assert nearest > (0.25 if person == "sum" else 0.55)  # not far too much either
-
-
-@pytest.mark.parametrize("d", [2, 3])
-def test_products_are_as_far_apart_as_declared(d: int) -> None:
-    asked = partial(release_correlation, columns=["x", "y", "k"][:d], bounds=bounds(None))
-    a, b = (
-        table(1).assign(x=6, y=10.0, k=40),
-        table(1).assign(x=2 - 4 / (d + 1), y=5 - 5 / (d + 1), k=round(20 - 20 / (d + 1))),
-    )
-    with taped() as first:
-        asked(a, epsilon=1.0)
-    with taped() as second:
-        asked(b, epsilon=1.0)
-    (one,), (two,) = first.releases, second.releases
-    moved = np.abs(one.statistic - two.statistic).sum()
-    assert 0.999 * one.mechanism.sensitivity < moved <= one.mechanism.sensitivity
 
 
 def test_rows_that_break_their_bounds_add_nothing() -> None:
@@ -203,7 +184,6 @@ def truths(rows: pd.DataFrame) -> dict[str, float]:
         "sum": both["x"].sum(),
         "variance": both["x"].var(ddof=0),
         "quantile": np.quantile(rows["k"], 0.7, **at),
-        "correlation": np.corrcoef(both["x"], both["y"])[0, 1],
     }
 
 
@@ -213,11 +193,10 @@ ASKED: dict[str, Callable[..., ReleasedStatistic]] = {
     "sum": partial(release_sum, column="x"),
     "variance": partial(release_variance, column="x"),
     "quantile": partial(release_quantiles, column="k", at=0.7),
-    "correlation": partial(release_correlation, columns=["x", "y"]),
 }
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", ASKED)
 def test_error_bars_hold(name: str, relation: str, epsilon: float) -> None:
@@ -240,7 +219,7 @@ def test_error_bars_hold(name: str, relation: str, epsilon: float) -> None:
         assert inside <= stats.binom(len(pairs), 0.97).ppf(1 - FALSE_ALARM)
     figure = "quantile" if name == "quantile" else name
     far = [abs(row[figure] - truth) for row, truth in pairs[:n_groups] if row[figure] is not None]
-    assert name == "correlation" or len(far) > 0.9 * n_groups
+    assert len(far) > 0.9 * n_groups
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -315,10 +294,6 @@ def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
     assert asked(rows, "k", bins=4).table["k"].to_pylist()[:2] == ["0 to 10", "11 to 21"]
     whole = release_quantiles(rows, "k", at=[0.2, 0.5], bounds=given, epsilon=1.0)
     assert all(each == int(each) for each in whole.table["quantile"].to_pylist())
-    bins = release_histogram(rows, "k", bins=41, ranges=True, bounds=given, epsilon=5.0)
-    count, low, high = bins.between(0, 20)
-    assert low <= (rows["k"] <= 20).sum() <= high
-    assert count == pytest.approx((low + high) / 2)
     rows.to_csv(tmp_path / "t.csv")
     with seeded(1):
         there = release_mean(str(tmp_path / "t.csv"), "y", by="ward", bounds=given, epsilon=1.0)
@@ -327,7 +302,6 @@ def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
     assert there.table.equals(here.table)
     here.write(tmp_path / "means.csv")
     assert promise_in(tmp_path / "means.csv")["guarantee"] == here.guarantee.to_dict()
-    assert here.plot().get_ylabel().startswith("mean")
     assert "error bars hold" in str(here)
 
 
@@ -339,7 +313,6 @@ def test_what_cannot_be_asked_is_refused_before_a_charge() -> None:
         lambda: release_counts(rows, "day", **known),
         lambda: release_counts(rows, "nothing", **known),
         lambda: release_quantiles(rows, "k", at=[1.5], **known),
-        lambda: release_correlation(rows, ["x"], **known),
         lambda: release_histogram(rows, "x", bins=[3, 2], **known),
         lambda: release_counts(rows, "x", **{**known, "confidence": 2.0}),
         lambda: release_counts(rows, "x", bounds=None, epsilon=1.0),

@@ -96,20 +96,6 @@ def test_a_useless_source_is_not_heard(digits: Digits) -> None:
     assert right(found, known, t) == pytest.approx(right(alone, known, t), abs=0.01)
 
 
-def test_a_source_with_other_features_does_not_help_and_fit_says_so(
-    digits: Digits, tmp_path: Path
-) -> None:
-    S, s, T, t = digits
-    known = few(t, 1, 0)
-    with pytest.warns(UserWarning, match="different numbers of features"):
-        fitted = model().fit(S, s, T[:, :60], known)
-    assert (fitted.start_, fitted.n_features_in_) == ("labels", 60)
-    assert set(fitted.terms(T[:5, :60])) == {"target", "source_to_target"}
-    sfumato.save(fitted, tmp_path / "model.sfumato")
-    again = sfumato.load(tmp_path / "model.sfumato")
-    np.testing.assert_array_equal(again.predict(T[:, :60]), fitted.predict(T[:, :60]))
-
-
 @pytest.mark.usefixtures("noise")
 def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
     S, s, T, t = digits
@@ -165,10 +151,7 @@ REFUSED_TARGETS = {
     "no labels": ({}, lambda T, t: (T, None)),
     "too few labels": ({}, lambda T, t: (T, t[:5])),
     "a label that is not known": ({}, lambda T, t: (T, np.where(t == 3, 77, t))),
-    "unlike features, a class without a label": (
-        {},
-        lambda T, t: (T[:, :20], np.where(t == 3, -1, t)),
-    ),
+    "unlike features": ({}, lambda T, t: (T[:, :20], t)),
     "alone, without a label": (
         {"use_source": False},
         lambda T, t: (T, np.full(len(t), -1)),

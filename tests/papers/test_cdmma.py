@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from sfumato import Bounds, Ledger, MembershipMapping
+from sfumato import Bounds, Ledger
 from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.transfer import all_errors, fit_autoencoders
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.cdmma import (
-    MembershipFunctions,
     MembershipTransferClassifier,
     digits as mappings,
-    student_t_membership,
 )
 from sfumato.papers.cdmma.digits import TABLE_2, Transfer, known_labels
 from sfumato.privacy.guarantee import Status
@@ -101,43 +99,6 @@ def test_a_table_of_printed_figures_is_reproduced(monkeypatch: pytest.MonkeyPatc
     outcome = mappings.table_2(full)
     assert [row.agrees for row in outcome.comparisons] == [True, True, False, False, True, True]
     assert not any(outcome.claims.values())  # five points between two budgets
-
-
-# Membership functions ----------------------------------------------------------------------------
-
-
-def test_degrees_of_membership_agree_with_the_mapping(rng: np.random.Generator) -> None:
-    x = rng.random((40, 2))
-    y = np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=40)
-    mapping = MembershipMapping(center=False, random_state=0).fit(x, y)
-    functions = MembershipFunctions.of_mapping(mapping, x)
-    best = functions.interpolation @ functions.auxiliary(y)
-    assert best == pytest.approx(mapping.predict(x), abs=1e-6)  # (48)
-    assert functions.tau == pytest.approx(mapping.tau_ * mapping.kernel_variance_, rel=1e-6)
-    top = functions.of_data(best, y)
-    assert 0 < top <= 1
-    for _ in range(20):  # (45) is largest at the outputs
-        assert functions.of_data(best + 0.05 * rng.normal(size=40), y) < top
-    # (39) is the mean of log (33) under (34), up to what depends on neither
-    u = functions.auxiliary(y) + 0.1
-    other = y + 0.3 * rng.normal(size=40)
-    ratio = np.log(functions.given_auxiliary(y, u) / functions.given_auxiliary(other, u))
-    f = functions.interpolation @ u
-    assert ratio == pytest.approx(
-        np.log(functions.given_output(y, f) / functions.given_output(other, f)), rel=1e-9
-    )
-    assert functions.of_output(f, u) == 1.0
-
-
-def test_student_t_membership_is_consistent() -> None:
-    """Equation (11): what two values have as a probability, one of them has too."""
-    K, nu = np.array([[1.0, 0.6], [0.6, 2.0]]), 5.0
-    line = np.linspace(-40, 40, 1601)
-    both = np.array(
-        [[student_t_membership([a, b], [0, 0], K, nu) for b in line[::8]] for a in (0.0, 1.5)]
-    )
-    one = [student_t_membership([a], [0], K[:1, :1], nu) for a in (0.0, 1.5)]
-    assert both.sum(axis=1)[1] / both.sum(axis=1)[0] == pytest.approx(one[1] / one[0], rel=1e-3)
 
 
 # The printed system ------------------------------------------------------------------------------

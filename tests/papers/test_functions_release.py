@@ -23,8 +23,6 @@ from sfumato.papers.functions import (
 )
 from sfumato.papers.functions.release import (
     density_sensitivity,
-    line_law,
-    printed_answer_law,
     sobolev_density_sensitivity,
 )
 
@@ -85,28 +83,9 @@ def test_a_function_is_chosen_by_the_exponential_law() -> None:
     assert np.abs(found - expected / expected.sum()).max() < 5 * math.sqrt(0.25 / 2000)
 
 
-def test_section_5_as_printed_reads_no_function_and_swaps_two_neighbours() -> None:
-    rng, rate = np.random.default_rng(0), 3.0
-    asked = np.sort(rng.random(6))
-
-    class Laplacian:
-        def __call__(self, a, b):
-            return np.exp(-rate * np.abs(a[:, None, 0] - b[None, :, 0]))
-
-    noise, kernel = rng.normal(size=6), Laplacian()
-    for point in (0.5, float(asked[0]) / 2, (float(asked[-1]) + 1) / 2):
-        mean, variance = printed_answer_law(kernel, asked[:, None], noise, [[point]])
-        right = line_law(rate, asked, noise, point, printed=False)
-        assert right == pytest.approx((mean, variance))  # of the noise: exact
-    swapped = line_law(rate, asked, noise, 0.5, printed=True)
-    assert swapped[1] == pytest.approx(line_law(rate, asked, noise, 0.5, printed=False)[1])
-    assert abs(swapped[0] - line_law(rate, asked, noise, 0.5, printed=False)[0]) > 1e-3
-    assert printed_answer_law(kernel, np.empty((0, 1)), [], [[0.5]]) == (0.0, 1.0)
-
-
 def test_a_matrix_in_the_sobolev_space_is_refused_in_words() -> None:
     bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0])
     given = {"epsilon": 1.0, "delta": 1e-3, "bounds": bounds}
     model = PrintedDensity(np.eye(2) * 0.01, space="sobolev", **given)
-    with pytest.raises(InvalidInputError, match="one per feature"):
+    with pytest.raises(InvalidInputError, match="not a matrix"):
         model.fit(np.random.default_rng(0).random((20, 2)))

@@ -31,7 +31,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     LargeMarginObjective,
     MarginLimits,
     MarginLoss,
-    MixtureLoss,
     PerturbableSum,
     extended,
     minimise_strongly_convex,
@@ -43,11 +42,7 @@ from sfumato.papers.large_margin.ellipsoids import (
 )
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
-from sfumato.papers.large_margin.risk import (
-    excess_risk_bound,
-    printed_empirical_bound,
-    printed_true_bound,
-)
+from sfumato.papers.large_margin.risk import excess_risk_bound
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy import epsilon_spent
 from sfumato.privacy.events import (
@@ -63,7 +58,7 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
 
 
 def random_problem(
-    rng: np.random.Generator, loss: MarginLoss | MixtureLoss, n_ellipsoids: int = 3
+    rng: np.random.Generator, loss: MarginLoss, n_ellipsoids: int = 3
 ) -> tuple[LargeMarginObjective, np.ndarray]:
     rows = extended(rng.normal(size=(40, 3)))
     own = rng.integers(n_ellipsoids, size=40)
@@ -114,26 +109,8 @@ def test_the_objective_is_the_printed_sum(rng: np.random.Generator, width: float
     assert objective.value_and_gradient(W)[0] == pytest.approx(total / 40, rel=1e-12)
 
 
-def test_mixtures_follow_the_softmin(rng: np.random.Generator) -> None:
-    starts = np.array([0, 2, 3])
-    objective, W = random_problem(rng, MixtureLoss(0.5, starts), n_ellipsoids=6)
-    groups = [[0, 1], [2], [3, 4, 5]]
-    total = 0.0
-    for a, own in zip(objective.rows, objective.own, strict=True):
-        scores = [a @ matrix @ a for matrix in to_matrices(W)]
-        for group in groups:
-            if own not in group:
-                nearest = -math.log(sum(math.exp(-scores[k]) for k in group))
-                total += printed_huber(nearest - scores[own] - 1, 0.5)
-    assert objective.value_and_gradient(W)[0] == pytest.approx(total / 40, rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    "loss", [MarginLoss(0.5), MarginLoss(2.0, 0.0), MixtureLoss(0.5, np.array([0, 2, 3]))]
-)
-def test_gradients_by_finite_differences(
-    rng: np.random.Generator, loss: MarginLoss | MixtureLoss
-) -> None:
+@pytest.mark.parametrize("loss", [MarginLoss(0.5), MarginLoss(2.0, 0.0)])
+def test_gradients_by_finite_differences(rng: np.random.Generator, loss: MarginLoss) -> None:
     objective, W = random_problem(rng, loss, n_ellipsoids=4)
     direction = rng.normal(size=W.shape)
     direction /= np.linalg.norm(direction)
@@ -171,9 +148,6 @@ def test_iris_objectives_equal_those_of_an_interior_point_solver(
 
 def test_a_common_shift_changes_no_decision_and_clipping_does() -> None:
     X, y = iris()
-    model = LargeMarginGaussianClassifier(
-        regularizer="frobenius", positivity="shift", regularization=0.01
-    ).fit(X, y)
     objective = LargeMarginObjective(extended(X), y, 3, MarginLoss(0.5), 1 / len(X))
     free = to_matrices(minimise_strongly_convex(objective, quadratic=0.01, tolerance=1e-10))
     features = quadratic_features(extended(X))
@@ -182,7 +156,6 @@ def test_a_common_shift_changes_no_decision_and_clipping_does() -> None:
     assert np.linalg.eigvalsh(free).min() < -1
     assert np.linalg.eigvalsh(shifted).min() > -1e-12
     np.testing.assert_array_equal((features @ to_vectors(shifted).T).argmin(axis=1), before)
-    np.testing.assert_array_equal(model.predict(X), before)
     values, axes = np.linalg.eigh(free)
     clipped = (axes * np.maximum(values, 0)[:, None, :]) @ np.swapaxes(axes, 1, 2)
     wrong = (features @ to_vectors(clipped).T).argmin(axis=1)
@@ -192,21 +165,10 @@ def test_a_common_shift_changes_no_decision_and_clipping_does() -> None:
 # The estimator -----------------------------------------------------------------------------------
 
 
-def test_several_ellipsoids_follow_a_class_in_several_places(seed: int) -> None:
-    X, parts = make_blobs(
-        300, centers=[[-4, 0], [0, 0], [4, 0], [8, 0]], cluster_std=0.4, random_state=seed
-    )
-    y = parts % 2
-    one = LargeMarginGaussianClassifier(tol=1e-3).fit(X, y)
-    several = LargeMarginGaussianClassifier(
-        n_ellipsoids=2, regularization=1e-4, tol=1e-3, random_state=0
-    ).fit(X, y)
-    assert several.score(X, y) > 0.95
-    assert one.score(X, y) < 0.8
-    assert several.matrices_.shape == (4, 3, 3)
-    assert list(several.starts_) == [0, 2]
-    hinge = clone(several).set_params(loss="hinge", tol=1e-1, max_iter=200).fit(X, y)
-    assert hinge.score(X, y) > 0.9
+def test_the_hinge_is_approached() -> None:
+    X, y = iris()
+    model = LargeMarginGaussianClassifier("hinge", tol=1e-1, max_iter=200).fit(X, y)
+    assert model.score(X, y) > 0.9
 
 
 def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:
@@ -640,12 +602,3 @@ def test_noise_raises_the_objective_by_less_than_the_bound() -> None:
     assert min(raised) > 0
     assert max(raised) > bound / 20  # it says something
     assert excess_risk_bound(4, 3, 300, **budgeted) == pytest.approx(bound / 2, rel=0.05)
-
-
-def test_the_printed_bounds_are_those_of_the_theorems() -> None:
-    budgeted: dict[str, Any] = {"epsilon": 2.0, "regularization": 3.0, "failure": 0.1}
-    second = 8 * 5**4 * 3 / (4 * 3) * math.log(40) ** 2
-    assert printed_empirical_bound(4, 3, **budgeted) == pytest.approx(second)
-    first = 4 * 2 * 25 * 3 / (2 * 3) * math.log(40)
-    third = 16 / (3 * 100) * (32 + math.log(10))
-    assert printed_true_bound(4, 3, 100, **budgeted) == pytest.approx(first + second + third)

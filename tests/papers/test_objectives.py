@@ -21,7 +21,6 @@ from sfumato.mechanisms.objective import (
 from sfumato.papers.feddpdr import (
     PrintedDPML,
     losses,
-    newton as solvers,
 )
 from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.papers.feddpdr.printed import printed_budget
@@ -191,14 +190,11 @@ def literal_minimum(objective, linear, lam):
     return found.x.reshape(objective.shape)
 
 
-@pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize(
     ("name", "n_classes"),
     [("huber", 2), ("huber", 4), ("hinge", 3)],
 )
-def test_newton_agrees_with_another_solver(name, n_classes, dense, rng, monkeypatch):
-    if not dense:
-        monkeypatch.setattr(solvers, "MAX_DENSE", 0)
+def test_newton_agrees_with_another_solver(name, n_classes, rng):
     objective = problem(name, n_classes, rng)
     linear = rng.normal(0, 5, objective.shape)
     found = objective.minimise(linear, 2.0, 1e-9)

@@ -86,7 +86,15 @@ def test_every_entry_has_a_command(paper: str) -> None:
         assert f"sfumato reproduce {paper} --{kind} {number} " in given
 
 
-@pytest.mark.parametrize("command", commands(*ITEMS))
+def tried() -> list[str]:
+    """Return the first two commands for tables and for figures of every paper."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for command in commands(*ITEMS):
+        found.setdefault(tuple(command.split()[2:4]), []).append(command)
+    return [command for group in found.values() for command in group[:2]]
+
+
+@pytest.mark.parametrize("command", tried())
 def test_a_command_runs_in_its_quick_form(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

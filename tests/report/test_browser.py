@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from sfumato import Guarantee, Ledger
+from sfumato.models.additive import ColumnCurve, Explanation
 from sfumato.privacy.events import GaussianEvent
-from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
-from tests.report.test_report import an_audit
+from sfumato.report import LedgerExtract, Report, Result
 
 pytestmark = pytest.mark.browser
 PHONE, DESKTOP = 390, 1280
@@ -25,23 +26,18 @@ WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patients = Ledger().create("patients", epsilon=4.0, delta=1e-5)
     patients.charge(GaussianEvent(3.5))
-    rows = [
-        Result("hull", Guarantee(epsilon=1.0, delta=1e-5), {"accuracy": 0.9}),
-        Result("hull", Guarantee(epsilon=3.0, delta=1e-5), {"accuracy": 0.95}),
-        Result("as printed", Guarantee(epsilon=None, status="refuted"), {"accuracy": 0.95}),
-    ]
-    labels = tuple(str(i) for i in range(20))
-    shares = tuple(1 / 20 for _ in labels)
-    report = Report(
-        "Wards",
-        rows,
-        ceiling={"accuracy": 0.97},
-        curve={"accuracy": [(0.3, 0.6), (1.0, 0.8), (3.0, 0.9)]},
-        marginals=tuple(Marginal(f"column {i}", labels, shares, shares) for i in range(3)),
-        ledger=LedgerExtract.of(patients),
-        audit=Audit.from_dict(an_audit("membership")),
-        when=WHEN,
+    level, half = np.array([[-0.2, 0.1, 0.3]]), np.array([[0.1, 0.1, 0.2]])
+    told = (level, half, np.zeros(1), np.zeros(1), 0.2)
+    curves = (
+        ColumnCurve("age", (0.0, 50.0, 100.0), *told, is_number=True),
+        ColumnCurve("ward", ("a", "b", "c"), *told, is_number=False),
     )
+    rows = [
+        Result("hull", Guarantee(epsilon=1.0, delta=1e-5), (), Explanation(curves, ("ill",), 0.9)),
+        Result("hull", Guarantee(epsilon=3.0, delta=1e-5)),
+        Result("as printed", Guarantee(epsilon=None, status="refuted")),
+    ]
+    report = Report("Wards", rows, ledger=LedgerExtract.of(patients), when=WHEN)
     path = tmp_path_factory.mktemp("page") / "report.html"
     report.write(path)
     return path
@@ -82,7 +78,7 @@ def colours(png: bytes) -> int:
 def test_no_chart_is_empty(page: Any) -> None:
     found = page.query_selector_all("svg:not(.officer svg)")
     charts = [chart for chart in found if chart.is_visible()]
-    assert len(charts) == 1 + 3 + 3  # curve, marginals, audit
+    assert len(charts) == 2  # the curves of the columns
     for chart in charts:
         box = chart.bounding_box()
         assert box["width"] > 200

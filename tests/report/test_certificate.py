@@ -22,14 +22,12 @@ from sfumato.privacy import delta_from_mu, epsilon_spent, mu_from_budget
 from sfumato.report.certificate import (
     CertificateError,
     certificate_of,
-    embed,
-    embedded_in,
     new_key,
     signed,
     verified,
     written,
 )
-from sfumato.tables.files import TableFile, write_table
+from sfumato.tables.files import write_table
 from tests.cli.running import done, run
 
 ROOT = Path(__file__).parents[2]
@@ -50,14 +48,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def content(folder: Path, **options: Any) -> dict[str, Any]:
+def content(folder: Path) -> dict[str, Any]:
     budget = Ledger(folder / "budget.db").dataset("patients")
-    return certificate_of(folder / "model.sfumato", budget=budget, **options)
+    return certificate_of(folder / "model.sfumato", budget=budget)
 
 
 def test_the_content_is_true_and_keeps_the_published_schema(folder: Path) -> None:
-    key = b"k" * 32
-    found = content(folder, data=folder / "key.pem.pub", data_key=key)
+    found = content(folder)
     certificate = signed(found, folder / "key.pem")
     jsonschema.validate(certificate, SCHEMA)
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
@@ -121,31 +118,16 @@ def test_another_signer_and_another_file_are_refused(folder: Path, tmp_path: Pat
         new_key(tmp_path / "other.pem")
 
 
-def test_it_travels_inside_a_model(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "model.sfumato"
-    path.write_bytes((folder / "model.sfumato").read_bytes())
-    assert embedded_in(path) is None
-    text = written(signed(content(folder), folder / "key.pem"))
-    embed(text, path)
-    assert embedded_in(path) == text
-    verified(embedded_in(path) or "", file=path)
-    np.testing.assert_array_equal(load(path).means_, load(folder / "model.sfumato").means_)
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_it_travels_with_a_table(folder: Path, tmp_path: Path, suffix: str) -> None:
+def test_it_is_about_the_cells_of_a_table(folder: Path, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows{suffix}"
-    guarantee = load(folder / "model.sfumato").guarantee_.to_dict()
-    table = pa.table({"age": [1, 2, None], "town": ["a", "b", "c"]})
-    write_table(table, path, {"class": "Fabricator", "guarantee": guarantee})
+    note = {"class": "Fabricator", "guarantee": load(folder / "model.sfumato").guarantee_.to_dict()}
+    write_table(pa.table({"age": [1, 2, None], "town": ["a", "b", "c"]}), path, note)
     text = written(signed(certificate_of(path), folder / "key.pem"))
-    embed(text, path)
-    verified(embedded_in(path) or "", file=path)
-    assert TableFile.sniffed(path).read().num_rows == 3
-    changed = pa.table({"age": [1, 2, 4], "town": ["a", "b", "c"]})
-    write_table(changed, path, {"class": "Fabricator", "guarantee": guarantee, "certificate": text})
+    verified(text, file=path)
+    write_table(pa.table({"age": [1, 2, 4], "town": ["a", "b", "c"]}), path, note)
     with pytest.raises(CertificateError, match="other content"):
-        verified(embedded_in(path) or "", file=path)
+        verified(text, file=path)
 
 
 def test_anybody_can_check_it_in_ten_lines(folder: Path, tmp_path: Path) -> None:
@@ -173,10 +155,15 @@ def test_the_commands(folder: Path, tmp_path: Path) -> None:
     path.write_bytes((folder / "model.sfumato").read_bytes())
     words = ("--ledger", folder / "budget.db")
     keys = ("--key", tmp_path / "k.pem", "--new-key")
-    done("certificate", path, *keys, "-o", out, "--embed", *words)
+    done("certificate", path, *keys, "-o", out, *words)
     trusted = ("--key", tmp_path / "k.pem.pub")
     assert "signature holds" in done("verify", out, "--of", path, *trusted)
-    assert "Ada" in done("verify", path, *trusted)
+    assert "whether it is about the file" in run("verify", out, *trusted).stderr
+    unchecked = run("verify", out, "--of", path)  # anybody may have signed
+    assert unchecked.exit_code == 4
+    assert "NOT checked: who has signed" in unchecked.stderr
+    assert "holds" not in unchecked.stdout
+    assert run("verify", out, "--json").exit_code == 4
     out.write_bytes(out.read_bytes().replace(b"patients", b"patience"))
     result = run("verify", out)
     assert result.exit_code == 3

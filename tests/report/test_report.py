@@ -1,10 +1,8 @@
 """The report: every form says the same, warns where it must, and trusts no text it is given."""
 
-import itertools
 import json
 import math
 import re
-import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
@@ -18,8 +16,7 @@ from sfumato.privacy.events import (
     PureEvent,
     RepeatedEvent,
 )
-from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
-from sfumato.report.charts import Point, against_epsilon
+from sfumato.report import LedgerExtract, Report, Result
 
 WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
 PROVED = Guarantee(
@@ -37,8 +34,8 @@ UNPROVED = {
 
 
 def a_report(*guarantees, **options):
-    rows = [Result(f"model {i}", g, {"accuracy": 0.9}) for i, g in enumerate(guarantees)]
-    return Report("Wards", rows, ceiling={"accuracy": 0.95}, when=WHEN, **options)
+    rows = [Result(f"model {i}", g) for i, g in enumerate(guarantees)]
+    return Report("Wards", rows, when=WHEN, **options)
 
 
 class Reader(HTMLParser):
@@ -106,10 +103,6 @@ def test_json_gives_the_guarantees_back():
     record = json.loads(a_report(*rows).to_json())
     assert [Guarantee.from_dict(r["guarantee"]) for r in record["results"]] == rows
     assert record["when"] == "2025-03-04T05:06:00+00:00"
-    assert record["ceiling"] == {"accuracy": 0.95}
-
-
-# The record ---------------------------------------------------------------------------------
 
 
 # The page -----------------------------------------------------------------------------------
@@ -124,35 +117,15 @@ def full_report(text="harmless", when=WHEN):
         conditions=(text,),
         events=(PureEvent(0.5, text),),
     )
-    rows = [Result(text, guarantee, {text: 0.5}, (text,)), Result(text, PROVED, {text: 0.6})]
+    rows = [Result(text, guarantee, (text,)), Result(text, PROVED)]
     return Report(
         text,
         rows,
-        ceiling={text: 0.9},
         settings={text: text},
         ledger=LedgerExtract(text, 1.0, 0.0, text, text, 0.5, 0.5, text, ((text, text, text),)),
-        curve={text: [(1.0, 0.5), (3.0, 0.6)]},
-        marginals=(Marginal(text, (text, text), (0.5, 0.5), (0.25, 0.75)),),
-        audit=Audit.from_dict(an_audit(text)),
         versions={text: text},
         when=when,
     )
-
-
-def an_audit(text="harmless"):
-    return {
-        "title": text,
-        "verdict": text,
-        "consistent": False,
-        "figures": {text: 0.5},
-        "rocs": [
-            {"name": text, "false_positive_rate": [0, 0.5, 1], "true_positive_rate": [0, 0.6, 1]}
-        ],
-        "histograms": [
-            {"name": text, "edges": [0, 1, 2], "members": [3, 1], "non_members": [1, 3]}
-        ],
-        "notes": [text],
-    }
 
 
 def test_page_is_self_contained_and_runs_nothing():
@@ -219,50 +192,3 @@ def test_no_text_changes_the_structure_of_the_page(text):
     reader = Reader(page)
     whole = " ".join(text.split())
     assert reader.plain.count(whole) >= 8
-    assert ("td", "data-name", text) in reader.attributes
-
-
-# Numbers ------------------------------------------------------------------------------------
-
-
-# The chart ----------------------------------------------------------------------------------
-
-
-def svg(points, **options):
-    options = {"metric": "accuracy", "ceiling": 0.95, "key": "k", **options}
-    return ElementTree.fromstring(against_epsilon(points, **options))
-
-
-def places(root):
-    """Find where each named point was drawn."""
-    found = {}
-    for path in root.iter("path"):
-        title = path.find("title")
-        if title is not None:
-            x, y = re.fullmatch(r"translate\((.*) (.*)\)", path.get("transform")).groups()
-            found[title.text] = float(x), float(y)
-    return found
-
-
-FIGURES = st.floats(-1e99, 1e99)
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.text("abcdefg", min_size=1, max_size=60), st.floats(0, 1e99), FIGURES),
-        min_size=1,
-        max_size=25,
-    ),
-    st.none() | FIGURES,
-)
-def test_any_points_are_drawn_inside_the_picture(rows, ceiling):
-    root = svg([Point(*row) for row in rows], ceiling=ceiling)
-    width, height = float(root.get("width")), float(root.get("height"))
-    for x, y in places(root).values():
-        assert 0 <= x <= width
-        assert 0 <= y <= height
-    labels = [t for t in root.iter("text") if t.get("class") == "label"]
-    assert all(34 <= float(t.get("y")) <= height + 4 for t in labels)  # below the metric's name
-    ys = sorted(float(t.get("y")) for t in labels)
-    assert all(b - a > 17 for a, b in itertools.pairwise(ys))

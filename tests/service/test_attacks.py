@@ -69,7 +69,7 @@ def open_messy(house: House) -> None:
 
 def test_names_cells_and_purposes_are_text_on_every_page(house: House) -> None:
     open_messy(house)
-    asked: list[dict[str, Any]] = [{"kind": "explanation"}, {"kind": "fabricate", "rows": 9}]
+    asked: list[dict[str, Any]] = [{"kind": "fit"}, {"kind": "fabricate", "rows": 9}]
     asked.append({"kind": "density", "columns": NAMES[:2]})
     words: Any = {"estimator": None, "purpose": SCRIPT, "epsilon": 3.0}
     jobs = [house.done("ada", "messy", **words, **one) for one in asked]

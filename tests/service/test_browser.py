@@ -108,12 +108,12 @@ def test_a_first_release_in_the_studio_by_the_page_alone(link: str, chromium: An
     look(page, "confirm")
     page.get_by_role("button", name="Confirm and begin").click()
     page.get_by_role("link", name="Make a release").wait_for()
-    release(page, "explanation", "1", "what makes people ill")
+    release(page, "fit", "1", "what makes people ill")
     assert time.monotonic() - start < 900
-    look(page, "release-explanation")
+    look(page, "release-fit")
     box = page.locator(".chart svg path[aria-roledescription]").first.bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
-    for kind, epsilon in (("explanation", "0,5"), ("fabricate", "1"), ("density", "0.5")):
+    for kind, epsilon in (("fit", "0,5"), ("fabricate", "1"), ("density", "0.5")):
         page.get_by_role("link", name="Data set", exact=True).click()
         release(page, kind, epsilon, f"a second look, {kind}")
         look(page, f"release-{kind}")

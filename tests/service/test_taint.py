@@ -12,7 +12,6 @@ import pytest
 
 from sfumato.audit.testing import seeded_noise
 from sfumato.mechanisms.base import Tape, taped
-from sfumato.models.search import PrivateSearchCV
 from sfumato.service import tasks, workers
 from tests.service.house import TABLE, House, write_table
 
@@ -21,7 +20,6 @@ TASKS: list[dict[str, Any]] = [
     {"estimator": "PrivateAdditiveClassifier"},
     {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
     {"kind": "density", "estimator": "PrivateDensity", "columns": ["age"]},
-    {"kind": "explanation", "estimator": None},
     {"kind": "moments", "estimator": "PrivateMoments"},
     {"kind": "curve", "estimator": "PrivateMeanCurve", "columns": ["age", "bmi"]},
     {"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": -1}},
@@ -92,7 +90,7 @@ def test_answers_do_not_depend_on_rows(tmp_path: Path, caplog: pytest.LogCapture
     rows, other = neighbours(tmp_path)
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", rows, tapes, caplog)
-    assert sum('"state": "released"' in text for text in first) >= 7
+    assert sum('"state": "released"' in text for text in first) >= 6
     again = everything(tmp_path / "b", other, list(tapes), caplog)
     assert len(first) == len(again)
     for one, two in zip(first, again, strict=True):
@@ -114,14 +112,6 @@ def test_no_line_is_an_error(
 
 
 SECRET_NUMBER: list[dict[str, Any]] = [
-    {
-        "kind": "search",
-        "estimator": "PrivateLinearClassifier",
-        "grid": {"n_steps": [2]},
-        "parameters": {"whiten": False},
-        "epsilon": 0.5,
-        "delta": 1e-7,
-    },
     {"estimator": "PrivateGaussianClassifier"},
     {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
     {"kind": "moments", "estimator": "PrivateMoments"},
@@ -133,10 +123,8 @@ def test_answers_do_not_depend_on_the_number_of_rows(
 ) -> None:
     """Where one row is added or removed, even the last one: a table may be a line of names."""
     monkeypatch.setattr(f"{__name__}.TASKS", SECRET_NUMBER)
-    # K is drawn after the noise, which is not drawn again from a tape.
-    monkeypatch.setattr("sfumato.mechanisms.selection.RunLaw.number", lambda _: 1)
     lines = neighbours(tmp_path)[0].splitlines()
-    promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
+    promise = {"relation": "add_or_remove_one", "epsilon": 6.0}
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", "\n".join(lines) + "\n", tapes, caplog, **promise)
     assert sum(text.count('"state": "released"') for text in first) == 2 * len(TASKS)
@@ -164,34 +152,3 @@ def test_a_planted_leak_is_seen(
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", rows, tapes, caplog)
     assert first != everything(tmp_path / "b", other, list(tapes), caplog)
-
-
-def test_how_many_runs_of_a_search_counted_is_not_seen(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """K is in no state, log line, size or number of fits, where the winner is the same."""
-    search = {**SECRET_NUMBER[0], "grid": {"n_steps": [2]}}
-    monkeypatch.setattr(f"{__name__}.TASKS", [search])
-    fits: list[int] = []
-    real = PrivateSearchCV._search
-
-    def counted(self: Any, event: Any, n_settings: int, run: Any) -> Any:
-        def scored(choice: int) -> Any:
-            fits[-1] += 1
-            return (-float(fits[-1]), *run(choice)[1:])  # the first run wins, whatever K is
-
-        return real(self, event, n_settings, scored)
-
-    monkeypatch.setattr(PrivateSearchCV, "_search", counted)
-    rows = neighbours(tmp_path)[0]
-    promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
-    seen = []
-    for number in (1, 9):
-        monkeypatch.setattr(
-            "sfumato.mechanisms.selection.RunLaw.number", lambda _, number=number: number
-        )
-        fits.append(0)  # of the rehearsal and of the release together
-        seen.append(everything(tmp_path / str(number), rows, [], caplog, **promise))
-        assert '"state": "released"' in seen[-1][0]
-    assert seen[0] == seen[1]
-    assert fits[0] == fits[1] > 2 * 9

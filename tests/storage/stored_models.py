@@ -77,20 +77,7 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
         {"hull_components": 3, "n_layers": 2, "samples_per_gaussian": 20, **DRAWN},
         "labelled",
     ),
-    ("density", "PrivateDensity", {"bandwidth": 0.3, **PRIVATE}, "plane"),
-    (
-        "sobolev density",
-        "PrivateDensity",
-        {"bandwidth": 0.3, "space": "sobolev", **PRIVATE},
-        "plane",
-    ),
     ("grid density", "PrivateDensity", {"n_cells": 5, **PRIVATE}, "plane"),
-    (
-        "fourier density",
-        "PrivateDensity",
-        {"bandwidth": 0.3, "n_fourier": 16, **PRIVATE},
-        "labelled",
-    ),
     ("kernel classifier", "PrivateKernelClassifier", {"n_fourier": 16, **PRIVATE}, "labelled"),
     (
         "logistic",
@@ -106,12 +93,7 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     ("mean curve", "PrivateMeanCurve", PRIVATE, "rows"),
     ("private ellipsoids", "PrivateLargeMarginGaussianClassifier", PRIVATE, "labelled"),
-    (
-        "ellipsoids",
-        "LargeMarginGaussianClassifier",
-        {"tol": 1e-1, "n_ellipsoids": 2, "random_state": 0},
-        "labelled",
-    ),
+    ("ellipsoids", "LargeMarginGaussianClassifier", {"tol": 1e-1}, "labelled"),
     ("private linear", "PrivateLinearClassifier", {"n_steps": 3, **PRIVATE}, "labelled"),
     (
         "private linear in components",
@@ -160,12 +142,6 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     ("mapping", "MembershipMapping", {"random_state": 0}, "outputs"),
     ("autoencoder", "MembershipAutoencoder", {"n_layers": 2, "random_state": 0}, "rows"),
     (
-        "wide autoencoder",
-        "WideMembershipAutoencoder",
-        {"n_layers": 1, "branch_size": 30, "random_state": 0},
-        "rows",
-    ),
-    (
         "autoencoders",
         "MembershipClassifier",
         {"n_layers": 2, "branch_size": 30, "random_state": 0},
@@ -182,7 +158,6 @@ QUESTIONS = (
     "distance",
     "distances",
     "layer_images",
-    "layer_outputs",
     "errors",
     "density",
     "class_densities",

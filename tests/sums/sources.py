@@ -85,12 +85,12 @@ def write_files(table: pd.DataFrame, folder: Path) -> dict[str, Any]:
         part.to_parquet(folder / f"part{number}.parquet", row_group_size=97)
     table.to_csv(folder / "table.csv.gz", index=False)
     for level, part in table.groupby("level"):
-        (folder / "hive" / f"level={level}").mkdir(parents=True)
-        part.drop(columns="level").to_parquet(folder / "hive" / f"level={level}" / "0.parquet")
+        (folder / "levels" / str(level)).mkdir(parents=True)
+        part.to_parquet(folder / "levels" / str(level) / "0.parquet")
     return {
         "glob": str(folder / "part*.parquet"),
         "gzip": folder / "table.csv.gz",
-        "folder": folder / "hive",
+        "folder": folder / "levels",
     }
 
 

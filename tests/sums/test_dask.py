@@ -18,7 +18,6 @@ from sfumato import (
     PrivateLinearClassifier,
 )
 from sfumato.mechanisms.base import taped
-from tests.cli.running import done
 from tests.sums.sources import in_parts, messy_table, same_bits, table_bounds
 from tests.sums.test_partitions import ESTIMATORS, PERSONS
 
@@ -89,40 +88,6 @@ def test_persons_are_moved_to_one_partition(client: Any, table: pd.DataFrame) ->
         bounds=bounds, unit="person", delta=1e-5, n_steps=2
     )
     same_bits(make, table, {"persons": _frame(table, 3)})
-
-
-# On the command line ---------------------------------------------------------------------------
-
-
-@more
-@pytest.mark.parametrize("place", ["visits/*.csv", "hive", "URL"])
-def test_files_that_the_workers_read(
-    place: str, client: Any, table: pd.DataFrame, tmp_path: Path
-) -> None:
-    """The workers read what a path, a folder named after cells, or a URL names: the same sums."""
-    (tmp_path / "visits").mkdir()
-    for number, part in enumerate(in_parts(table, 3)):
-        part.to_csv(tmp_path / "visits" / f"{number}.csv", index=False)
-    (tmp_path / "visits" / "_SUCCESS").touch()
-    for level, part in table.groupby("level"):
-        (tmp_path / "hive" / f"level={level}").mkdir(parents=True)
-        part.drop(columns="level").to_parquet(tmp_path / "hive" / f"level={level}" / "0.parquet")
-    table.to_parquet(tmp_path / "0.parquet")
-    table_bounds("bought").write(tmp_path / "bounds.toml")
-    name = tmp_path.as_uri() + "/*.parquet" if place == "URL" else str(tmp_path / place)
-    settings = ("--bounds", str(tmp_path / "bounds.toml"), "--epsilon", "1", "--model", "linear")
-    with taped() as tape:
-        PrivateLinearClassifier(
-            bounds=table_bounds("bought"), epsilon=1.0, delta=1e-6, n_steps=2
-        ).fit(table)
-    engine = client.scheduler.address.replace("tcp://", "dask://")
-    with taped(playback=tape) as played:
-        done(
-            *("fit", name, *settings, "--set", "n_steps=2", "--engine", engine),
-            *("-o", str(tmp_path / "model.sfumato")),
-        )
-    for mine, theirs in zip(tape.releases, played.releases, strict=True):
-        np.testing.assert_array_equal(mine.statistic, theirs.statistic)
 
 
 # What leaves a worker -------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import taped
 from sfumato.models.curves import PrivateMeanCurve
 from sfumato.models.density import PrivateDensity
-from sfumato.sums import singles, table_parts as engine_tables
+from sfumato.sums import grid, table_parts as engine_tables
 from sfumato.sums.dask import DelayedParts, FrameParts
 from sfumato.sums.grid import SecretSum
 from sfumato.sums.partitions import PartitionedRecords, SecretMessage, open_sum, seal_sum
@@ -84,8 +84,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         PrivateAdditiveRegressor, "spent", n_steps=4, knots="private", interactions=True
     ),
     "regression": _of(PrivateLinearRegressor, "spent", n_steps=4),
-    "tree": _of(Fabricator, "bought", method="tree"),
-    "fabricated Gaussians": _of(Fabricator, "bought", method="moments"),
+    "tree": _of(Fabricator, "bought"),
     "mean curve": lambda: PrivateMeanCurve(bounds=CURVES, delta=1e-5),
     "mean curve, n secret": lambda: PrivateMeanCurve(
         bounds=CURVES, delta=1e-5, relation="add_or_remove_one"
@@ -156,7 +155,8 @@ def test_persons_are_refused_where_an_engine_cannot_gather_them(table: pd.DataFr
 def test_rows_are_written_aside_where_memory_is_short(
     table: pd.DataFrame, sources: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(singles, "fits_in_memory", lambda _: False)
+    monkeypatch.setattr(grid, "SMALL_BYTES", 0)
+    monkeypatch.setattr(grid, "fits_in_memory", lambda _: False)
     for name in ("linear", "regression"):
         same_bits(ESTIMATORS[name], table, {"glob": sources["glob"]})
 

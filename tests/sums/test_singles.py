@@ -17,12 +17,20 @@ from sfumato.sums import (
     BatchRecords,
     ClassCounts,
     SecondMoment,
-    singles as disk_module,
+    grid as disk_module,
 )
 from sfumato.sums.gradients import GradientSum, coarse_bits, loss_named
-from sfumato.sums.grid import ROW_BITS, revealed, truncate_to_grid
+from sfumato.sums.grid import (
+    PART,
+    ROW_BITS,
+    SINGLE_BITS,
+    Float32Rows,
+    RowsOnDisk,
+    ScoreWeights,
+    revealed,
+    truncate_to_grid,
+)
 from sfumato.sums.maps import IntoUnitBall, LinearRows
-from sfumato.sums.singles import PART, SINGLE_BITS, Float32Rows, RowsOnDisk, ScoreWeights
 
 ROWS_UP_TO = 2 * PART + 60  # whole parts and a rest
 
@@ -168,7 +176,7 @@ def test_a_gradient_in_singles_is_that_in_doubles_in_any_order_and_library(n_cla
 
     def kept(rows, codes):
         records = ArrayRecords(rows, codes, relation="add_or_remove_one")
-        return records.mapped(unit).mapped(linear).cache_float32()
+        return records.mapped(unit).mapped(linear).cache(in_singles=True)
 
     total = kept(raw, codes)._sum(statistic)
     order = rng.permutation(n_rows)
@@ -179,32 +187,14 @@ def test_a_gradient_in_singles_is_that_in_doubles_in_any_order_and_library(n_cla
             yield raw[start : start + 100], codes[start : start + 100]
 
     batches = BatchRecords(read, width=width, relation="add_or_remove_one")
-    assert batches.mapped(unit).mapped(linear).cache_float32()._sum(statistic) == total
+    assert batches.mapped(unit).mapped(linear).cache(in_singles=True)._sum(statistic) == total
     coarse = truncate_to_grid(linear(unit(raw)), SINGLE_BITS)
     doubles = ArrayRecords(coarse, codes, relation="add_or_remove_one")
     assert doubles._sum(statistic) == total
     foreign = ArrayRecords(array_api_strict.asarray(coarse), codes, relation="add_or_remove_one")
-    assert foreign.cache_float32()._sum(statistic) == total
+    assert foreign.cache(in_singles=True)._sum(statistic) == total
     for other in (ClassCounts(n_classes), SecondMoment(width + 1)):
         assert np.array_equal(revealed(kept(raw, codes)._sum(other)), revealed(doubles._sum(other)))
-
-
-def test_one_row_moves_the_sum_in_singles_by_its_own_exact_term(rng):
-    n_rows, width = PART + 40, 30
-    rows = some_rows(rng, n_rows, width, "any")
-    codes = rng.integers(3, size=n_rows)
-    loss = loss_named("softmax", 3)
-    bits = coarse_bits(loss, 0.1)
-    statistic = GradientSum(loss, 0.1, rng.normal(0, 3, (3, width)), slope_bits=bits)
-
-    def total(chosen):
-        records = ArrayRecords(rows[chosen], codes[chosen], relation="add_or_remove_one")
-        return revealed(records.cache_float32()._sum(statistic))
-
-    for i in (0, 7, PART - 1, PART, n_rows - 1):
-        term = total(np.array([i]))
-        assert np.array_equal(total(np.delete(np.arange(n_rows), i)) + term, total(slice(None)))
-        assert 0 < np.linalg.norm(term) <= 0.1
 
 
 N_ROWS, WIDTH = 3000, 40
@@ -239,6 +229,7 @@ def test_memory_disk_and_passes_give_the_same_bits(
     in_memory = weights(np.array(X), y)
     assert np.array_equal(weights(X, y), in_memory)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(disk_module, "SMALL_BYTES", 0)
     monkeypatch.setattr(disk_module, "fits_in_memory", lambda _: False)
     written = []
     held = RowsOnDisk.held

@@ -156,8 +156,8 @@ ROUTES: dict[str, Callable[[np.ndarray, np.ndarray, int], Records]] = {
     "parts kept": lambda *given: in_parts(*given).cache(),
 }
 IN_SINGLES = {
-    "singles": lambda *given: mapped(*given).cache_float32(),
-    "parts in singles": lambda *given: in_parts(*given).cache_float32(),
+    "singles": lambda *given: mapped(*given).cache(in_singles=True),
+    "parts in singles": lambda *given: in_parts(*given).cache(in_singles=True),
 }
 
 
@@ -277,9 +277,9 @@ def test_rows_of_an_accelerator_are_looked_at_too() -> None:
         there = ArrayRecords(array_api_strict.asarray(odd), labels, relation=ADD)
         here = ArrayRecords(odd, labels, relation=ADD)
         assert there._sum(statistic) == here._sum(statistic)
-        assert there.cache_float32()._sum(SecondMoment(WIDTH)) == here.cache_float32()._sum(
-            SecondMoment(WIDTH)
-        )
+        assert there.cache(in_singles=True)._sum(SecondMoment(WIDTH)) == here.cache(
+            in_singles=True
+        )._sum(SecondMoment(WIDTH))
 
 
 def test_a_term_that_is_no_number_is_zero_whatever_the_statistic() -> None:

@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial.distance import cdist
 
 from sfumato import Fabricator, Ledger, LinkedTables, TableBounds
-from sfumato.audit.attacks import attack_from_values
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import Tape, taped
-from sfumato.tables.encoder import TableEncoder
 
 PEOPLE = TableBounds.from_dict(
     {"age": {"type": "int64", "lower": 0, "upper": 100}, "sex": ["f", "m"], "ill": ["no", "yes"]},
@@ -49,7 +46,7 @@ def clinic(n: int, seed: int = 0) -> Tables:
 
 def fabricator(**parameters: Any) -> Fabricator:
     usual = {"epsilon": 3.0, "delta": 1e-5, "bounds": LINKED.bounds, "random_state": 0}
-    return Fabricator(**{"method": "tree", "unit": "person", **usual, **parameters})
+    return Fabricator(**{"unit": "person", **usual, **parameters})
 
 
 def changed(tables: Tables, number: int) -> Tables:
@@ -193,28 +190,3 @@ def test_what_cannot_be_linked_is_refused() -> None:
         facts = {"people": PEOPLE, "events": EVENTS, "key": "id", "most_events": 3}
         with pytest.raises(InvalidInputError, match=words):
             LinkedTables(**{**facts, **changed_facts})
-    model = fabricator(method="moments").fit(LINKED.joined(*clinic(60)))
-    with pytest.raises(UnsupportedModeError, match="tree"):
-        LINKED.split(model)
-
-
-# Attacks ----------------------------------------------------------------------------------------
-
-
-def closeness(made: Any, members: Any, others: Any) -> Any:
-    """Attack by the nearest rows; an interval raises a false alarm less than once in 10^6."""
-    encoder = TableEncoder(LINKED.bounds)
-    rows, *sides = (encoder.transform(each) for each in (made, members, others))
-    nearest = [cdist(each, rows, "cityblock").min(axis=1) for each in sides]
-    return attack_from_values(*nearest, observation="distance", confidence=1 - 1e-6)
-
-
-@pytest.mark.parametrize("method", ["tree", "moments"])
-def test_fabricated_people_are_no_nearer_to_members_and_a_leak_is_found(method: str) -> None:
-    """The interval holds chance; an attacker who knows all candidates. Then a third are raw."""
-    members, others = (LINKED.joined(*clinic(1000, seed)) for seed in (31, 32))
-    made = fabricator(method=method).fit(members).fabricate()
-    found = closeness(made, members, others)
-    assert found.auc.lower <= 0.5 <= found.auc.upper
-    leaking = pd.concat([members.iloc[:333], made.iloc[333:]])
-    assert closeness(leaking, members, others).auc.lower > 0.5

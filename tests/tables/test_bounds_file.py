@@ -62,22 +62,6 @@ def test_another_column_can_be_the_target() -> None:
             BOUNDS.with_target(name)
 
 
-def test_categories_may_lie_in_a_file(tmp_path: Path) -> None:
-    path, column = tmp_path / "bounds.toml", '[columns.icd]\ncategories_file = "icd.txt"\n'
-    path.write_text(HEAD.replace("true", "false") + column)
-    with pytest.raises(InvalidInputError, match=r"icd\.txt"):
-        TableBounds.read(path)
-    (tmp_path / "icd.txt").write_text("A00\nB01\n\n")
-    found = TableBounds.read(path)
-    assert found.columns[0].categories == ("A00", "B01")
-    replace(found, confirmed=True).write(path)
-    assert "A00" not in path.read_text()
-    assert TableBounds.read(path).columns == found.columns
-    (tmp_path / "icd.txt").write_text("A00\nB02\n")
-    with pytest.raises(MissingBoundsError, match="confirm"):
-        TableBounds.read(path)
-
-
 COLUMN = '[columns.age]\ntype = "int64"\nlower = 0\nupper = 9\n'
 HEAD = "version = 2\nconfirmed = true\n"
 

@@ -147,11 +147,10 @@ def test_there_and_back(library: str) -> None:
         }
     )
     encoder = TableEncoder(ODD)
-    again = encoder.inverse_transform(encoder.transform(table), library=library)
+    again = encoder.from_cells(ODD.cells(table), library=library)
     assert type(again).__module__.startswith(library)
     back = {n: list(np.asarray(again[n])) for n in ("grade", "when.weekday")}
     assert back == {"grade": ["low", "high", "mid"], "when.weekday": [4, 1, 7]}
-    same = TableEncoder(ODD).inverse_transform(encoder.transform(table)).select(["age", "colour"])
-    assert same.equals(table.select(["age", "colour"]))
-    days = encoder.inverse_transform(encoder.transform(table))["day"]
-    assert days.equals(table["day"])
+    same = encoder.from_cells(ODD.cells(table))
+    kept = ["age", "colour", "day"]
+    assert same.select(kept).equals(table.select(kept))

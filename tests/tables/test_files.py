@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.table_parts import UrlParts
 from sfumato.tables import files
 from sfumato.tables.columns import read_as
 from sfumato.tables.files import (
@@ -149,19 +148,12 @@ def test_a_damaged_table_states_no_other_guarantee(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index", ["int8", "int32", "int64"])
-@pytest.mark.parametrize("by_url", [False, True])
-def test_a_coded_text_that_is_not_utf_8_is_one_missing_cell(
-    tmp_path: Path, index: str, by_url: bool
-) -> None:
+def test_a_coded_text_that_is_not_utf_8_is_one_missing_cell(tmp_path: Path, index: str) -> None:
     """Arrow casts dictionaries of other indices than 32 bits, and looks at every text then."""
     odd = pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())
     texts = pa.concat_arrays([pa.array(["1.5"]), odd])
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], index), texts)
     path = tmp_path / "coded.parquet"
     pytest.importorskip("pyarrow.parquet").write_table(pa.table({"c": coded}), path)
-    if by_url:
-        (part,) = UrlParts(path.as_uri())._readers(["c"])
-        (found,) = part()
-    else:
-        found = TableFile(path).declared({"c": "double"}, None).read(["c"])
+    found = TableFile(path).declared({"c": "double"}, None).read(["c"])
     assert read_as(found["c"], "double").to_pylist() == [1.5, None, 1.5]

@@ -10,6 +10,7 @@ import pytest
 
 from sfumato import TableBounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables import text
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import describe_table
 from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniff_text
@@ -44,7 +45,7 @@ def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("content", "wanted"),
     [
         ("a,b\n1.5,x\n2,y\n", PLAIN_TEXT),
         ("a\tb\n1.5\tx, y\n2\ty\n", TextFormat(delimiter="\t")),
@@ -54,15 +55,19 @@ def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
         ("a,b\n1,unknown\n2,y\n", TextFormat(missing=("unknown",))),
     ],
 )
-def test_formats(tmp_path: Path, text: str, wanted: TextFormat) -> None:
-    (tmp_path / "a.csv").write_text(text)
+def test_formats(tmp_path: Path, content: str, wanted: TextFormat) -> None:
+    (tmp_path / "a.csv").write_text(content)
     assert sniff_text(tmp_path / "a.csv") == wanted
     assert TextFormat.from_record(wanted.to_record()) == wanted
 
 
-def test_one_name_far_down_says_how_letters_are_written(tmp_path: Path) -> None:
+def test_one_name_far_down_says_how_letters_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A column of names is never left out because the first lines were plain."""
-    lines = ["name;x", *["Smith;1.5"] * 500_000, "Müller;2.5"]
+    monkeypatch.setattr(text, "BLOCK_BYTES", 2**10)
+    monkeypatch.setattr(text, "SAMPLE_BYTES", 2**8)
+    lines = ["name;x", *["Smith;1.5"] * 500, "Müller;2.5"]
     (tmp_path / "a.csv").write_bytes("\n".join(lines).encode("cp1252"))
     found = describe_table(TableFile.sniffed(tmp_path / "a.csv")).bounds
     assert found.text == TextFormat(";", encoding="cp1252")
@@ -72,13 +77,15 @@ def test_one_name_far_down_says_how_letters_are_written(tmp_path: Path) -> None:
 def test_declared_cells_are_read_by_themselves(tmp_path: Path) -> None:
     """A fit never sniffs: where commas are declared, a point is no decimal point."""
     rows = ["1,5", "1.5", "1.500", "01.02.2020", "k.A.", "x", "-3"]
-    text = TextFormat(";", decimal=",", thousands=".", missing=("k.A.",))
+    declared = TextFormat(";", decimal=",", thousands=".", missing=("k.A.",))
     (tmp_path / "a.csv").write_text("\n".join(["a;b", *(f"{row};1" for row in rows)]))
-    found = TableFile(tmp_path / "a.csv", {"a": "double"}, text).read(["a"])["a"].to_pylist()
+    found = TableFile(tmp_path / "a.csv", {"a": "double"}, declared).read(["a"])["a"].to_pylist()
     assert found == [1.5, None, 1500.0, None, None, None, -3.0]
     for row, value in zip(rows, found, strict=True):
         (tmp_path / "b.csv").write_text(f"a;b\n{row};1\n")
-        alone = TableFile(tmp_path / "b.csv", {"a": "double"}, text).read(["a"])["a"].to_pylist()
+        alone = (
+            TableFile(tmp_path / "b.csv", {"a": "double"}, declared).read(["a"])["a"].to_pylist()
+        )
         assert alone == [value]
 
 

@@ -14,8 +14,8 @@ from sfumato.audit.attacks import DIAGNOSTIC, MembershipAttack
 from sfumato.audit.empirical import EmpiricalEpsilon
 from sfumato.audit.membership import MembershipScore
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.report import Audit, Report, Result
-from sfumato.report.pages import write_form
+from sfumato.report import charts
+from sfumato.report.pages import render, write_form
 
 BINS = 40
 REFUTES_ONLY = "An audit can refute a guarantee; if it finds nothing, that proves nothing."
@@ -121,7 +121,7 @@ class AuditReport:
         return [*sentences, DIAGNOSTIC] if measured else sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all findings as plain JSON values; `Audit.from_dict` of the report reads them.
+        """Return all findings as plain JSON values.
 
         Returns
         -------
@@ -182,9 +182,9 @@ class AuditReport:
         str
             The page.
         """
-        results = () if self.guarantee is None else (Result(self.title, self.guarantee),)
-        audit = Audit.from_dict(self.to_dict())
-        return Report(self.title, results, audit=audit, when=self.when).to_html()
+        told = self.to_dict()
+        drawn = {name: told[name] for name in ("histograms", "rocs")}
+        return render("audit.html", title=self.title, audit=self, draw=charts, **drawn)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the report, in the form that the suffix names: .html or .json.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.console import print_json, print_table
+from sfumato.cli.console import print_json, print_lines, print_table, remark
 from sfumato.cli.options import Json
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.ledger import Ledger
@@ -96,6 +96,9 @@ def verify(
 ) -> None:
     """Check the chain of every data set and print the heads, which you should record elsewhere.
 
+    Without a head that was recorded earlier, an older copy of the ledger looks intact too: the
+    exit code 0 says that the chains are consistent, and the data sets without --head are named.
+
     Example: sfumato budget verify budget.db --head patients=6f1c
     """
     noted = [each.rpartition("=") for each in head or []]
@@ -104,7 +107,11 @@ def verify(
     result = Ledger(ledger).verify({name: last for name, _, last in noted})
     if as_json:
         print_json({"charges": result.charges, "heads": dict(result.heads)})
-        return
-    typer.echo(str(result))
-    for name, last in result.heads.items():
-        typer.echo(f"{name}={last}")
+    else:
+        print_lines(str(result), *(f"{name}={last}" for name, last in result.heads.items()))
+    unchecked = sorted(set(result.heads) - {name for name, _, _ in noted})
+    if unchecked:
+        remark(
+            f"NOT checked: whether the newest charges of {', '.join(unchecked)} are still there. "
+            "Give --head."
+        )

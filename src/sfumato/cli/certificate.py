@@ -8,14 +8,20 @@ from typing import Annotated
 import typer
 
 from sfumato.cli import options
-from sfumato.cli.console import REFUSED, leave, print_json, print_lines, ready_to_write
+from sfumato.cli.console import (
+    NOT_CHECKED,
+    REFUSED,
+    leave,
+    print_json,
+    print_lines,
+    ready_to_write,
+    remark,
+)
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.report.certificate import (
     CertificateError,
     certificate_of,
-    embed,
-    embedded_in,
     new_key,
     signed,
     verified,
@@ -29,59 +35,38 @@ def certificate(
     ],
     key: Annotated[Path, typer.Option(help="Your secret key; --new-key creates it.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The certificate to write (.json).")
-    ] = None,
+        Path, typer.Option("--output", "-o", help="The certificate to write (.json).")
+    ],
     make_key: Annotated[
         bool,
         typer.Option("--new-key", help="Create the key first, with its public part next to it."),
-    ] = False,
-    inside: Annotated[
-        bool, typer.Option("--embed", help="Also put the certificate into FILE.")
     ] = False,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
     purpose: options.Purpose = None,
     by: options.By = None,
-    data: Annotated[
-        Path | None, typer.Option(help="The records, for a fingerprint with --data-key.")
-    ] = None,
-    data_key: Annotated[
-        Path | None, typer.Option(help="The owner's secret, 32 bytes or more.")
-    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Sign what a model or a fabricated table guarantees, for others to check.
 
     Example: sfumato certificate model.sfumato --key key.pem --new-key -o certificate.json
     """
-    if output is None and not inside:
-        raise InvalidInputError("Give '--output', or '--embed' to put it into the file.")
     ready_to_write(output, ".json")
     if make_key:
         new_key(key)
     budget = None if ledger is None else options.payer(ledger, dataset)
-    secret = None if data_key is None else data_key.read_bytes()
-    content = certificate_of(
-        file, budget=budget, purpose=purpose, by=by, data=data, data_key=secret
-    )
-    found = signed(content, key)
-    if output is not None:
-        with atomic_write(output) as out:
-            out.write(written(found).encode())
-    if inside:
-        embed(written(found), file)
+    found = signed(certificate_of(file, budget=budget, purpose=purpose, by=by), key)
+    with atomic_write(output) as out:
+        out.write(written(found).encode())
     if as_json:
         print_json(found)
     else:
-        print_lines(f"{output or file}: certificate of {file}", found["statement"])
+        print_lines(f"{output}: certificate of {file}", found["statement"])
         print_lines(f"Signed by {found['signature']['public_key']}.")
 
 
 def verify(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A certificate (.json), or a file that contains one."),
-    ],
+    file: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="A certificate (.json).")],
     of: Annotated[
         Path | None, typer.Option("--of", help="The model or table that it must be about.")
     ] = None,
@@ -90,29 +75,31 @@ def verify(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check that a certificate is unchanged, signed and about this very file. Exit code 3 if not.
+    """Check that a certificate is unchanged, signed by a key you trust, and about this very file.
+
+    Exit code 0: signed by that key. 3: changed, signed by another key, or about another file. 4:
+    without --key anybody may have signed it; who did was not checked.
 
     Example: sfumato verify certificate.json --of model.sfumato --key key.pem.pub
     """
     if not file.is_file():
         raise InvalidInputError(f"There is no file '{file}'.")
-    text: str | bytes | None = file.read_bytes()
-    if file.suffix.lower() != ".json":
-        text, of = embedded_in(file), of or file
-    if text is None:
-        raise InvalidInputError(f"'{file}' contains no certificate.")
     trusted = None if key is None else key.read_text().strip()
     try:
-        found = verified(text, public_key=trusted, file=of)
+        found = verified(file.read_bytes(), public_key=trusted, file=of)
     except CertificateError as error:
         leave(str(error), REFUSED)
     if as_json:
         print_json(found)
-        return
-    print_lines("The signature holds.", found["statement"])
-    print_lines(f"Of: {found['subject']['file']}, issued {found['issued']}.")
-    print_lines(f"Purpose: {found['purpose'] or 'not stated'}. By: {found['by'] or 'not stated'}.")
+    else:
+        print_lines("Signed by an unchecked key." if key is None else "The signature holds.")
+        print_lines(found["statement"])
+        print_lines(f"Of: {found['subject']['file']}, issued {found['issued']}.")
+        purpose, by = (found[name] or "not stated" for name in ("purpose", "by"))
+        print_lines(f"Purpose: {purpose}. By: {by}.")
     if of is None:
-        print_lines("No file was compared: give --of.")
+        remark("NOT checked: whether it is about the file that you have. Give --of.")
     if key is None:
-        print_lines(f"Signed by {found['signature']['public_key']}: compare it with the signer's.")
+        public = found["signature"]["public_key"]
+        remark(f"NOT checked: who has signed. It was the key {public}; give --key.")
+        raise typer.Exit(NOT_CHECKED)

@@ -10,6 +10,7 @@ code  meaning
 2     the command cannot be carried out as given, or its files cannot be used
 3     refused: the budget is spent, a ledger's integrity check failed, an audit refuted
       a promise or a certificate is not valid
+4     a certificate is unchanged, but who has signed it was not checked
 130   interrupted with Ctrl-C; says what was charged, which stays charged, and what exists
 ====  ==================================================================================
 """
@@ -44,7 +45,7 @@ from sfumato.exceptions import (
     SfumatoError,
 )
 
-USER_ERROR, REFUSED, INTERRUPTED = 2, 3, 130
+USER_ERROR, REFUSED, NOT_CHECKED, INTERRUPTED = 2, 3, 4, 130
 MIN_SPACE = 2**24  # bytes that must be free where something is to be written
 # Under these names a run keeps in its context what an interruption must say: budgets and how many
 # charges they had, outputs and when each was written before.

@@ -89,8 +89,8 @@ def describe(
     if bounds.looks_like_ids:
         remark(
             f"{', '.join(bounds.looks_like_ids)}: values repeat as IDs do. If a person has several "
-            f"rows, keep person and person_rows in the file: a fit then protects persons. "
-            f"{found.rows_per_person} Otherwise declare one_row_per_person = true."
+            "rows, keep person and person_rows in the file: a fit then protects persons. "
+            "Otherwise declare one_row_per_person = true."
         )
     if output is not None:
         print_lines(
@@ -200,31 +200,24 @@ def confirm(
 def check(table: TablePath, bounds: Bounds, as_json: Json = False) -> None:
     """Compare a table with its bounds, for its owner: what is printed is not private.
 
-    Counts cells that are missing, cannot be read, lie outside their range or are not listed; names
-    marks such as -999, columns with the same cells, and how many rows a person has. A fit says
-    nothing about any of this, because an error about one record would reveal that record.
+    Counts cells that are missing, cannot be read, lie outside their range or are not listed. A fit
+    says nothing about any of this, because an error about one record would reveal that record.
 
     Example: sfumato check patients.csv --bounds bounds.toml
     """
     known = TableBounds.read(bounds, sealed=False)
     with progress_bar(f"reading {table}"):
-        n_rows, columns, remarks = check_table(table, known)
+        n_rows, columns = check_table(table, known)
     if as_json:
-        print_json(
-            {"rows": n_rows, "private": False, "columns": [vars(each) for each in columns]}
-            | {"remarks": list(remarks)}
-        )
+        print_json({"rows": n_rows, "private": False, "columns": [vars(each) for each in columns]})
         return
     rows = [
-        [c.name, *(_share(n, n_rows) for n in (c.missing, c.unreadable, c.outside)), c.note]
+        [c.name, *(f"{n} ({n / n_rows:.1%})" if n else "" for n in counts)]
         for c in columns
+        for counts in [(c.missing, c.unreadable, c.outside)]
     ]
-    print_table(("column", "missing", "unreadable", "outside", "for the owner, not private"), rows)
-    print_lines(f"{n_rows} rows.", *remarks)
-
-
-def _share(count: int, n_rows: int) -> str:
-    return "" if not count else f"{count} ({count / n_rows:.1%})"
+    print_table(("column", "missing", "unreadable", "outside"), rows)
+    print_lines(f"{n_rows} rows. These figures are for the owner: they are not private.")
 
 
 def at_terminal() -> bool:

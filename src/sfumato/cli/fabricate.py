@@ -54,13 +54,12 @@ def fabricate(
     by: options.By = None,
     settings: options.Settings = None,
     reading: options.Reading = None,
-    engine: options.Engine = None,
     as_json: options.Json = False,
 ) -> None:
     """Make private rows that behave like those of a table; you may train anything on them.
 
     Columns and types are those of the table, without those that the bounds leave out. A table may
-    be a glob or a folder of files larger than memory, or be read by a cluster ('--engine').
+    be a glob or a folder of files larger than memory.
     A Parquet file contains the guarantee; a CSV has it in a separate file.
 
     Example: sfumato fabricate patients.csv --target diagnosis --epsilon 3 --bounds bounds.toml -o
@@ -73,27 +72,27 @@ def fabricate(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )
     chosen = options.settings_from(settings)
-    with open_table(table, known, engine) as source:
-        options.warn_of_few(source, promise)
-        with progress_bar(f"fabricating rows like {table}") as advance:
-            made, fabricator = fabricate_table(
-                source,
-                known,
-                promise,
-                target=target,
-                n_rows=rows,
-                key=key,
-                options=chosen,
-                progress=advance,
-            )
-            record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
-            if model is not None:
-                write_or_rescue(partial(save, fabricator), model)
-            beside = write_or_rescue(lambda path: write_table(made, path, record), output)
+    source = open_table(table, known)
+    options.warn_of_few(source, promise)
+    with progress_bar(f"fabricating rows like {table}") as advance:
+        made, fabricator = fabricate_table(
+            source,
+            known,
+            promise,
+            target=target,
+            n_rows=rows,
+            key=key,
+            options=chosen,
+            progress=advance,
+        )
+        record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
+        if model is not None:
+            write_or_rescue(partial(save, fabricator), model)
+        beside = write_or_rescue(lambda path: write_table(made, path, record), output)
     options.print_release(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")
-    if not as_json and fabricator.method_ == "tree":
+    if not as_json:
         remark(kept_relations(fabricator.released_law())[0])
 
 
@@ -117,7 +116,7 @@ def quality(
     fabricator = load(model)
     if not isinstance(fabricator, Fabricator):
         raise InvalidInputError(f"'{model}' contains no Fabricator.")
-    known = fabricator.released_law().bounds  # refuses other methods before a table is read
+    known = fabricator.released_law().bounds  # refuses others before a table is read
     names = list(known.types())
     # Fabricated text is written in one way, however the raw table was written.
     made = TableFile(fabricated, known.types()).read(names)

@@ -24,9 +24,9 @@ from sfumato.cli.jobs.pipeline import (
     open_table,
     predict_table,
     table_for,
+    target_rows,
 )
 from sfumato.cli.jobs.publishing import query_table
-from sfumato.cli.report import target_rows
 from sfumato.models.saving import load, save
 from sfumato.models.scores import measure
 from sfumato.privacy.guarantee import Relation
@@ -60,7 +60,6 @@ def fit(
     by: options.By = None,
     settings: options.Settings = None,
     reading: options.Reading = None,
-    engine: options.Engine = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a private model on a table and write it to one file.
@@ -68,7 +67,7 @@ def fit(
     The bounds must have been confirmed. The ledger, if there is one, is charged before any
     noise is drawn. Without --model, a public rule chooses: additive for labels (linear if there
     are many columns for the rows), a regressor for a target with a range. A table may be a glob
-    or a folder of files larger than memory, or be read by a cluster ('--engine').
+    or a folder of files larger than memory.
 
     Example: sfumato fit patients.csv --target diagnosis --epsilon 1 --bounds bounds.toml -o
     model.sfumato
@@ -78,18 +77,18 @@ def fit(
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )
-    with open_table(table, known, engine) as source:
-        options.warn_of_few(source, promise)
-        with progress_bar(f"training {model or 'a model'} on {table}") as advance:
-            fitted = fit_table(
-                source,
-                known,
-                promise,
-                model=model,
-                target=target,
-                options=options.settings_from(settings),
-                progress=advance,
-            )
+    source = open_table(table, known)
+    options.warn_of_few(source, promise)
+    with progress_bar(f"training {model or 'a model'} on {table}") as advance:
+        fitted = fit_table(
+            source,
+            known,
+            promise,
+            model=model,
+            target=target,
+            options=options.settings_from(settings),
+            progress=advance,
+        )
     write_or_rescue(partial(save, fitted), output)
     options.print_release(fitted, output, promise, as_json=as_json)
 

@@ -15,7 +15,6 @@ from sfumato.cli.console import allow_replacing, plain_errors
 
 # Name on the command line, and the function or the group of commands that it stands for.
 COMMANDS = {
-    "demo": "demo:demo",
     "describe": "describe:describe",
     "confirm": "describe:confirm",
     "check": "describe:check",
@@ -30,10 +29,8 @@ COMMANDS = {
     "verify": "certificate:verify",
     "audit": "audit:audit",
     "reproduce": "reproduce:reproduce",
-    "doctor": "demo:doctor",
     "budget": "budget:budget_app",
-    "datasets": "demo:datasets_app",
-    "federate": "federate:federate",
+    "datasets": "datasets:datasets_app",
     "release": "release:release_app",
     "serve": "serve:serve_app",
     "studio": "serve:studio",
@@ -110,7 +107,7 @@ app = typer.Typer(
     name="sfumato",
     cls=LateCommands,
     help="Private learning with kernels. Exit codes: 0 done, 2 user error, 3 refused or tampered, "
-    "130 interrupted.",
+    "4 signer not checked, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold rows
 )

@@ -88,10 +88,6 @@ Reading = Annotated[
         "repeated, and overrides the bounds.",
     ),
 ]
-Engine = Annotated[
-    str | None,
-    typer.Option("--engine", help="A cluster that reads the files: dask://host:port."),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -8,8 +8,7 @@ import typer
 
 from sfumato.cli import options
 from sfumato.cli.console import print_json, print_lines, remark
-from sfumato.cli.jobs.pipeline import table_for
-from sfumato.cli.report import target_rows
+from sfumato.cli.jobs.pipeline import table_for, target_rows
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load
 from sfumato.models.scores import measure, release_score

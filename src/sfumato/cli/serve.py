@@ -124,9 +124,6 @@ def studio(
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     epsilon: Annotated[float, typer.Option(help="The total, proposed on the page.")] = 3.0,
     delta: Annotated[float, typer.Option(help="Well below 1 / number of rows.")] = 1e-6,
-    measure: Annotated[
-        str, typer.Option(help="'gaussian', or 'renyi' which also takes searches.")
-    ] = "gaussian",
     state: Annotated[
         Path | None,
         typer.Option(help="Folder of ledger and releases; by default beside the table."),
@@ -146,7 +143,13 @@ def studio(
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem).strip("-")[:60] or "table"
     folder = (state or file.with_name(f"{file.stem}-studio")).resolve()
     source = str(file.resolve()) + str(table)[len(str(file)) :]
-    about = {"path": source, "target": target, "epsilon": epsilon, "delta": delta, "kind": measure}
+    about = {
+        "path": source,
+        "target": target,
+        "epsilon": epsilon,
+        "delta": delta,
+        "kind": "gaussian",
+    }
     limits = {"state": str(folder), "port": port, "requests_per_second": 1000}
     people = {"you": {"role": "owner"}}
     declared = {"service": limits, "people": people, "datasets": {name: about}}

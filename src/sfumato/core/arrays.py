@@ -98,9 +98,9 @@ def to_host(x: Any) -> Any:
 
 def like(reference: object, x: Any) -> Array:
     """Return `x` as an array of the library and on the device of `reference`."""
-    if not is_foreign_array(reference):
-        return to_numpy(x)
     xp = namespace_of(reference)
+    if xp is NUMPY:
+        return to_numpy(x)
     if not is_foreign_array(x) or namespace_of(x) is not xp:
         return xp.asarray(to_numpy(x), device=array_api_compat.device(reference))
     return array_api_compat.to_device(x, array_api_compat.device(reference))

@@ -5,8 +5,7 @@ both take the work as a function. That is on purpose: an interrupt may come betw
 a Python function, also inside the exit of a context manager, and only a ``finally`` in the same
 function is sure to be reached. A connection is closed after its transaction, which undoes what was
 not committed. Where opening one costs more than the work, it is kept until a transaction fails or
-the process forks: a child never inherits one. Who waits for another writer keeps no reader of the
-same process waiting.
+the process forks: a child never inherits one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import select
 import socket
 import sqlite3
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +25,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from sfumato.core.waiting import acquire_write_lock
 from sfumato.exceptions import InvalidInputError, SfumatoError
 
 T = TypeVar("T")
@@ -39,8 +36,6 @@ MAX_CACHED = 4  # connections to a server that wait for the next transaction
 # SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
 # would hand the child a connection that believes it holds them. So a fork waits for this lock.
 fork_safe_lock = threading.RLock()
-# One writer of files at a time stands in line with other processes, without the lock above.
-_line = threading.RLock()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
@@ -50,16 +45,10 @@ def _before_fork() -> None:
         database.close()
 
 
-def _after_fork_in_child() -> None:
-    global _line  # a thread that is not here may hold it
-    _line = threading.RLock()
-    fork_safe_lock.release()
-
-
 os.register_at_fork(
     before=_before_fork,
     after_in_parent=fork_safe_lock.release,
-    after_in_child=_after_fork_in_child,
+    after_in_child=fork_safe_lock.release,
 )
 
 
@@ -202,19 +191,8 @@ class Database:
                 f"An in-memory {self._words.thing} belongs to the process that made it; a forked "
                 f"child would count on its own copy. {self._use_a_file}"
             )
-        deadline = time.monotonic() + self.timeout
         try:
-            if begin != "BEGIN IMMEDIATE" or self.path is None or not self.path.exists():
-                return self._in_file(work, begin, mode, deadline)
-            # Inside of a transaction of this thread others may not be waited for.
-            is_inside = fork_safe_lock._is_owned()  # type: ignore[attr-defined]
-            with contextlib.nullcontext() if is_inside else _line:
-                turn = acquire_write_lock(self.path, deadline)
-                try:
-                    return self._in_file(work, begin, mode, deadline)
-                finally:
-                    if turn is not None:
-                        turn.close()
+            return self._in_file(work, begin, mode)
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _PERHAPS_WRITTEN:
                 raise self._words.uncertain(self._unknown("")) from error
@@ -224,21 +202,16 @@ class Database:
                 f"The {self._words.thing} at {self.shown} {_DAMAGED}"
             ) from error
 
-    def _in_file(
-        self, work: Callable[[Transaction], T], begin: str, mode: str, deadline: float
-    ) -> T:
+    def _in_file(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
         with fork_safe_lock:
-            rest = max(0.0, deadline - time.monotonic())
-            connection: Any = self._kept[0] if self._kept else self._open_file(mode, rest)
+            connection: Any = self._kept[0] if self._kept else self._open_file(mode)
             is_done = False
             try:
                 # Commits of a file survive a power cut.
-                if connection in self._kept:
-                    connection.execute(f"PRAGMA busy_timeout={int(1000 * rest)}")
-                elif self._keep_open:
+                if self._keep_open and connection not in self._kept:
                     connection.execute("PRAGMA journal_mode=WAL")
                     connection.execute("PRAGMA synchronous=FULL")
-                else:  # the journal's directory entry is synced too
+                elif not self._keep_open:  # the journal's directory entry is synced too
                     connection.execute("PRAGMA synchronous=EXTRA")
                 connection.execute(begin)
                 answer = work(Transaction(connection, None))
@@ -256,7 +229,7 @@ class Database:
                     connection.close()
             return answer
 
-    def _open_file(self, mode: str, timeout: float) -> sqlite3.Connection:
+    def _open_file(self, mode: str) -> sqlite3.Connection:
         """Open a file, but no hard link: SQLite looks for a journal beside the name it is given."""
         assert self.path is not None  # noqa: S101 - a database in memory is always open
         with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
@@ -266,7 +239,7 @@ class Database:
                     "link: after a crash, what was written under one name could be lost under "
                     "the other. Remove the other name; a symbolic link does no harm."
                 )
-        return _sqlite(f"{self.path.as_uri()}?mode={mode}", timeout)
+        return _sqlite(f"{self.path.as_uri()}?mode={mode}", self.timeout)
 
     def _on_server(self, work: Callable[[Transaction], T], begin: str) -> T:
         import psycopg

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
@@ -76,7 +74,7 @@ class InThisProcess:
 
 @dataclass(frozen=True)
 class SumRound:
-    """One sum: what was added up, by whom, how long it took and how many bytes each party sent.
+    """One sum: what was added up, and by whom.
 
     Parameters
     ----------
@@ -88,25 +86,12 @@ class SumRound:
         Whose records are in it.
     seen : str
         What the coordinator could see of a single party.
-    sent, received : int
-        Bytes that a party sent and was sent, keys and shares included, the most of all parties.
-    seconds : float
-        How long it took.
     """
 
     statistic: str
     size: int
     included: tuple[str, ...]
     seen: str
-    sent: int
-    received: int = 0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.statistic}: {self.size} numbers of {len(self.included)} parties in "
-            f"{self.seconds:.1f} s, {self.sent / 2**20:.2f} MB from each at most"
-        )
 
 
 @dataclass
@@ -120,10 +105,6 @@ class _Shared:
     n_sums: dict[str, int] = field(default_factory=dict)  # of each run
     rounds: list[SumRound] = field(default_factory=list)
     released: list[NDArray[np.float64]] = field(default_factory=list)
-    # of the sum that is being made: bytes from and to each party, and since when
-    sent: dict[str, int] = field(default_factory=dict)
-    received: dict[str, int] = field(default_factory=dict)
-    since: float = 0.0
 
 
 class Federation(RemoteRecords):
@@ -325,7 +306,6 @@ class Federation(RemoteRecords):
             arrays,
         )
         receipt.charge(mechanism.event())
-        shared.sent, shared.received, shared.since = {}, {}, time.monotonic()
 
         def make() -> Reply:
             if self.trust == "noisy":
@@ -395,13 +375,6 @@ class Federation(RemoteRecords):
         """Ask parties, and leave out those that vanish; a refusal ends the run."""
         requests = dict.fromkeys(names, request) if isinstance(request, Request) else request
         replies = self._carrier.ask(requests)
-        sizes: dict[int, int] = {}  # one request may go to all
-        received, sent = self._shared.received, self._shared.sent
-        for name, each in requests.items():
-            size = sizes.setdefault(id(each), _n_bytes(each.settings, each.arrays))
-            received[name] = received.get(name, 0) + size
-        for name, reply in replies.items():
-            sent[name] = sent.get(name, 0) + _n_bytes(reply.facts, reply.arrays)
         refused = {n: r.refusal for n, r in replies.items() if r.refusal is not None}
         if refused:
             said = "; ".join(f"{name}: {why}" for name, why in sorted(refused.items()))
@@ -524,10 +497,8 @@ class Federation(RemoteRecords):
         """Write a sum down; those who vanished in it are not asked again."""
         shared = self._shared
         shared.active = sorted(included)
-        sent, received = (max(each.values(), default=0) for each in (shared.sent, shared.received))
-        seconds = round(time.monotonic() - shared.since, 3)
         kind, names = type(statistic).__name__, tuple(shared.active)
-        shared.rounds.append(SumRound(kind, size, names, seen, sent, received, seconds))
+        shared.rounds.append(SumRound(kind, size, names, seen))
         if self._watch is not None:
             self._watch(shared.rounds[-1])
 
@@ -539,7 +510,3 @@ def describe_request(
     is_table = isinstance(bounds, TableBounds)
     settings = {"relation": str(Relation(relation)), "trust": trust, "table": is_table}
     return Request(task, "sums.describe", settings)
-
-
-def _n_bytes(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> int:
-    return len(json.dumps(dict(facts))) + sum(each.nbytes for each in arrays.values())

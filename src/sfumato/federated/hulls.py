@@ -8,7 +8,6 @@ deployment releases sums instead, to which `PrivateAffineHullClassifier` can be 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -36,36 +35,17 @@ class FederatedResult:
         What they promise together, where each person has records at one party only.
     refused : dict of str to str
         Parties that were left out, each with its reason.
-    seconds : float
-        How long it took.
     """
 
     model: Any
     guarantees: dict[str, Guarantee]
     total: Guarantee
     refused: dict[str, str]
-    seconds: float
 
     def __str__(self) -> str:
-        words = [f"{len(self.guarantees)} parties in {self.seconds:.1f} s"]
+        words = [f"{len(self.guarantees)} parties"]
         words += [f"without {name}: {why}" for name, why in self.refused.items()]
         return "; ".join([*words, f"together: {self.total}"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return guarantees and refusals as plain JSON.
-
-        Returns
-        -------
-        dict
-            What the command line prints.
-        """
-        return {
-            "total": self.total.to_dict(),
-            "sentence": str(self.total),
-            "parties": {name: each.to_dict() for name, each in self.guarantees.items()},
-            "refused": self.refused,
-            "seconds": self.seconds,
-        }
 
 
 def simulate(
@@ -74,7 +54,6 @@ def simulate(
     *,
     min_parties: int = 1,
     n_jobs: int | None = None,
-    verbose: bool = False,
 ) -> FederatedResult:
     """Fit private hulls at every party and merge them, in this process.
 
@@ -88,8 +67,6 @@ def simulate(
         Fewer parties that agree are an error.
     n_jobs : int, optional
         Threads in which parties answer, see joblib.
-    verbose : bool, default=False
-        Show a progress bar.
 
     Returns
     -------
@@ -122,9 +99,8 @@ def simulate(
         except SfumatoError as error:
             return str(error)
 
-    listed, start = sorted(parties, key=lambda party: party.name), time.monotonic()
-    words = "hulls of parties" if verbose else None
-    fitted = map_in_parallel(fit, listed, n_jobs=n_jobs, progress=words)
+    listed = sorted(parties, key=lambda party: party.name)
+    fitted = map_in_parallel(fit, listed, n_jobs=n_jobs)
     found = dict(zip([party.name for party in listed], fitted, strict=True))
     if len(found) != len(listed):
         raise InvalidInputError("Each party needs a name of its own.")
@@ -143,5 +119,4 @@ def simulate(
     first, *others = models.values()
     model = first.merge(*others)
     model.guarantee_ = parallel(*guarantees.values(), condition=ONE_PARTY_EACH)
-    seconds = round(time.monotonic() - start, 3)
-    return FederatedResult(model, guarantees, model.guarantee_, refused, seconds)
+    return FederatedResult(model, guarantees, model.guarantee_, refused)

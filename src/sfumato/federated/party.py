@@ -432,7 +432,7 @@ class Party:
         for each in asked["maps"]:
             records = records.mapped(each)
         if kept:
-            records = records.cache() if kept == "rows" else records.cache_float32()
+            records = records.cache(in_singles=kept != "rows")
         self._kept = name, records
         return records
 

@@ -50,7 +50,7 @@ from sfumato.sums.gradients import (
     SoftmaxLoss,
     on_weight_grid,
 )
-from sfumato.sums.grid import MAX_ROWS, ROW_BITS, truncate_to_grid
+from sfumato.sums.grid import MAX_ROWS, ROW_BITS, ScoreWeights, truncate_to_grid
 from sfumato.sums.maps import (
     BesideTarget,
     Centred,
@@ -60,7 +60,6 @@ from sfumato.sums.maps import (
     LinearRows,
     Projected,
 )
-from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import (
     ClassCounts,
     ClassMoments,
@@ -417,7 +416,6 @@ PARTS: dict[type, _Entry] = {
         is_whole=_FLAG,
         edges=_maybe(_REALS),
         may_be_missing=_FLAG,
-        weights=_maybe(_REALS),
         is_fine=_FLAG,
     ),
     CellPlaces: _entry(columns=_list(_part(ColumnCells))),

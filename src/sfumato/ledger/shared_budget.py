@@ -201,10 +201,6 @@ class SharedBudget:
 
         return self._database.read(read)
 
-    def is_held_by(self, analyst: str) -> bool:
-        """Whether an analyst has a quota; nothing is added up."""
-        return bool(self._database.read(lambda ledger: self._stored(ledger, analyst)))
-
     def is_charged(self, reference: str) -> bool:
         """Whether a charge with this reference was made."""
         return any(line.note.reference == reference for line in self.dataset.lines())

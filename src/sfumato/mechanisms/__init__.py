@@ -7,7 +7,6 @@ operating system's entropy the rounding of exact real noise. Read `base.py` (cha
 """
 
 from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.entropy import fault_of_entropy
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianProcessMechanism
 from sfumato.mechanisms.laplace import EntryMechanism, LaplaceMechanism

@@ -33,6 +33,7 @@ from sfumato.privacy.guarantee import Relation, Status, Unit
 MIN_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
 MAX_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
 MAX_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
+SMALL = 2**16  # numbers of a release for which memory is not asked
 ROUNDED_UP = 1 + 2.0**-50  # more than the arithmetic of a scale takes away
 
 
@@ -107,7 +108,8 @@ class Mechanism(ABC):
             The mechanism itself, for a check before the charge.
         """
         self.grid(size)
-        require_memory(RELEASED_COPIES * float(size), f"A release of {size:,} numbers")
+        if size > SMALL:
+            require_memory(RELEASED_COPIES * float(size), f"A release of {size:,} numbers")
         return self
 
     def grid(self, size: int) -> tuple[float, float] | None:  # noqa: ARG002

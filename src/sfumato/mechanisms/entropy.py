@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
-N_CHECKED = 4096
 
 
 _source: ContextVar[Callable[[int], Words] | None] = ContextVar("noise source", default=None)
@@ -32,23 +31,6 @@ def random_words(count: int) -> Words:
 def is_seeded() -> bool:
     """Whether noise drawn now could be drawn again by somebody who knows the seed."""
     return _source.get() is not None
-
-
-def fault_of_entropy() -> str:
-    """Look at some thousand words: every bit must vary, and no word come twice.
-
-    Returns
-    -------
-    str
-        What is wrong, or nothing. A good source is called faulty once in 10¹² times.
-    """
-    if is_seeded():
-        return "a seeded source is in force"
-    words = random_words(N_CHECKED)
-    shares = np.unpackbits(words.view(np.uint8).reshape(-1, 8), axis=1).mean(axis=0)
-    if len(np.unique(words)) < N_CHECKED or np.abs(shares - 0.5).max() > 0.1:
-        return "the operating system's generator repeats itself"
-    return ""
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -26,9 +25,7 @@ from sfumato.mechanisms.base import (
 from sfumato.mechanisms.sampling import (
     GAUSSIAN,
     Law,
-    Order,
     discrete_gaussian,
-    draw_ahead,
     rounded_noise,
 )
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent
@@ -36,11 +33,9 @@ from sfumato.privacy.gaussian import mu_from_budget
 
 Cells = NDArray[np.int64]
 ROWS_AT_ONCE = 128  # of a symmetric matrix
-FEW_AHEAD = 2**12  # draws that are made sooner than handed from thread to thread
-# Shares of the sensitivity added for rounding errors inside the coordinates of a function, see the
-# proof sheet "process"; points asked one after the other may nearly meet and magnify them.
+# Share of the sensitivity added for rounding errors inside the coordinates of a function, see the
+# proof sheet "process".
 SLACK = 2.0**-10
-ONLINE_SLACK = 2.0**-7
 # More than r² = 64 cells² of variance against t² >= 2**52, and the arithmetic of a scale.
 LARGER = 1 + 2.0**-44
 MAX_SHARES = 2**14  # so that a share still has 2**19 cells, far above what the proof needs
@@ -165,41 +160,12 @@ class GaussianMechanism(AdditiveMechanism):
         if grid is None:
             return statistic
         step, scale = grid
-        off, on = _symmetric_orders(scale / step, size, order)
-        above, diagonal = rounded_noise(*off), rounded_noise(*on)
+        cells, n_matrices = scale / step, size // max(order, 1) ** 2
+        n_above = n_matrices * (order * (order - 1) // 2)
+        above = rounded_noise(GAUSSIAN, cells / math.sqrt(2), n_above)
+        diagonal = rounded_noise(GAUSSIAN, cells, n_matrices * order)
         add = _add_symmetric_noise_there if stays else _add_symmetric_noise
         return add(statistic, above, diagonal, step)
-
-
-def _symmetric_orders(cells: float, size: int, order: int) -> list[Order]:
-    """Noise above the diagonals, and on them."""
-    n_matrices = size // max(order, 1) ** 2
-    n_above = n_matrices * (order * (order - 1) // 2)
-    return [(GAUSSIAN, cells / math.sqrt(2), n_above), (GAUSSIAN, cells, n_matrices * order)]
-
-
-@dataclass(frozen=True)
-class Releases:
-    """Equal releases of a fit that are paid for and still to come."""
-
-    mechanism: GaussianMechanism
-    shape: tuple[int, ...]
-    count: int = 1
-    is_symmetric: bool = False
-
-
-def prefetch_noise(*releases: Releases) -> AbstractContextManager[None]:
-    """Draw the noise of releases that are paid for in other threads, while this one adds up."""
-    orders: list[Order] = []
-    for each in releases:
-        size = math.prod(each.shape)
-        if grid := each.mechanism.grid(size):
-            cells = grid[1] / grid[0]
-            one = [(GAUSSIAN, cells, size)]
-            if each.is_symmetric:
-                one = _symmetric_orders(cells, size, each.shape[-1])
-            orders += each.count * one
-    return draw_ahead(order for order in orders if order[2] >= FEW_AHEAD)
 
 
 def _add_symmetric_noise(
@@ -289,57 +255,6 @@ class GaussianProcessMechanism(GaussianMechanism):
         """Return the least noise that keeps ``(epsilon, delta)``; sensitivity in the norm of H."""
         larger = require_sensitivity(sensitivity) * (1 + SLACK)
         return super().calibrate(sensitivity=larger, epsilon=epsilon, delta=delta)
-
-    def noise(self, *, limit: int, ledger: Chargeable | None) -> CoordinateNoise:
-        """Charge the ledger for up to `limit` coordinates in all, and return their noise.
-
-        Parameters
-        ----------
-        limit : int
-            The most coordinates.
-        ledger : DatasetBudget, Receipt or None
-            Who pays; None if nothing records the charge.
-
-        Returns
-        -------
-        CoordinateNoise
-            Draws noise for coordinates, a block at a time.
-        """
-        step, scale = self.grid(limit) or (0.0, 0.0)
-        self._charge(ledger)
-        return CoordinateNoise(step=step, scale=scale * (1 + ONLINE_SLACK))
-
-
-class CoordinateNoise:
-    """The noise of one release whose coordinates become known one after the other.
-
-    Which coordinate comes next may depend on what was released before: the noise of each is
-    independent of everything else, and all of them together stay within the sensitivity.
-
-    step: Step of the public grid on which coordinates lie; 0 for a release without noise.
-    scale: Standard deviation of the noise.
-    """
-
-    def __init__(self, *, step: float, scale: float) -> None:
-        self.step = step
-        self.scale = scale
-
-    def draw(self, size: int) -> list[float]:
-        """Draw the noise of `size` coordinates, as exact multiples of the step."""
-        if self.step == 0:
-            return [0.0] * size
-        cells: NDArray[np.float64] = rounded_noise(GAUSSIAN, self.scale / self.step, size)
-        return [float(noise) for noise in cells * self.step]
-
-    def add(self, coordinate: float, noise: float) -> float:
-        """Round a coordinate to the grid and add its noise; the scalar form of `add_on_grid`."""
-        if not math.isfinite(coordinate):
-            raise InvalidInputError("The function to release must be finite where it is asked.")
-        if self.step == 0:
-            return coordinate
-        if abs(coordinate) < 2.0**53 * self.step:
-            coordinate = round(coordinate / self.step) * self.step
-        return coordinate + noise + 0.0
 
 
 @dataclass(frozen=True)

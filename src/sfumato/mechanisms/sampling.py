@@ -18,11 +18,8 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,7 +35,6 @@ from sfumato.mechanisms.entropy import Words, is_seeded, random_words
 
 CHUNK = 2**15  # words per block: the block's arrays stay in the cache
 FEW_CHUNKS = 8  # so few are drawn before threads have started
-AHEAD_BYTES = 2**28  # of noise that waits for its release
 MAX_SCALE = 2.0**42
 # For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
 # the last place allowed) or ndtri (16 allowed), t 2**-47 from the unknown bits of U, t 2**-51 from
@@ -80,7 +76,6 @@ class Law:
     survival: Callable[[Real], Real]
 
 
-Order = tuple[Law, float, int]  # law, scale and number of draws of a release
 LAPLACE = Law(lambda u: -np.log(u), lambda x: _exact.exp(-x))
 GAUSSIAN = Law(lambda u: -ndtri(u / 2), lambda x: _exact.erfc(x / _exact.sqrt(2)))
 
@@ -109,72 +104,20 @@ def require_scale(scale: float) -> None:
 def rounded_noise(law: Law, scale: float, size: int) -> Array:
     """Draw `size` independent integers ``round(scale Z)``, exactly."""
     require_scale(scale)
-    ahead = _ahead.get()
-    drawn = None if ahead is None else ahead.take((law, scale, size))
-    if drawn is not None:
-        return drawn
     draws = np.empty(size)
+    parts = np.split(draws, range(CHUNK, size, CHUNK))
     # Seeded words come in one order; those of the operating system have none.
-    if is_seeded() or size <= (FEW_CHUNKS - 1) * CHUNK:
-        for start in range(0, size, CHUNK):
-            part = draws[start : start + CHUNK]
+    if is_seeded() or len(parts) < FEW_CHUNKS:
+        for part in parts:
             part[:] = _rounded_block(law, scale, random_words(len(part)))
         return draws
 
-    def fill(start: int) -> None:
-        part = draws[start : start + CHUNK]
+    def fill(part: Array) -> None:
         part[:] = _rounded_block(law, scale, random_words(len(part)))
 
     with ThreadPoolExecutor(cpu_count()) as pool:
-        list(pool.map(fill, range(0, size, CHUNK)))
+        list(pool.map(fill, parts))
     return draws
-
-
-class _Ahead:
-    """Noise of releases that are paid for, drawn in other threads, in a queue of bounded size."""
-
-    def __init__(self, pool: ThreadPoolExecutor, orders: Iterable[Order]) -> None:
-        self.pool, self.process, self.n_bytes = pool, os.getpid(), 0
-        self.missing = iter(orders)
-        self.drawn: dict[Order, deque[Future[Array]]] = defaultdict(deque)
-        self.fill()
-
-    def fill(self) -> None:
-        while self.n_bytes < AHEAD_BYTES and (order := next(self.missing, None)) is not None:
-            self.n_bytes += 8 * order[2]
-            self.drawn[order].append(self.pool.submit(rounded_noise, *order))
-
-    def take(self, order: Order) -> Array | None:
-        # A forked child holds the same noise as its parent, so it draws its own.
-        if is_seeded() or os.getpid() != self.process or not self.drawn.get(order):
-            return None
-        first = self.drawn[order].popleft()
-        self.n_bytes -= 8 * order[2]
-        self.fill()
-        return first.result()
-
-
-_ahead: ContextVar[_Ahead | None] = ContextVar("noise drawn ahead", default=None)
-
-
-@contextmanager
-def draw_ahead(orders: Iterable[Order]) -> Iterator[None]:
-    """Draw noise in other threads, in this order, while this one adds up.
-
-    For releases that are paid for: noise is drawn after the charge. Every draw is independent of
-    all others and is handed out once, so it does not matter when it was made; what is left over
-    is thrown away. Seeded words come in one order, and are drawn when they are asked for.
-    """
-    if is_seeded():
-        yield
-        return
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        token = _ahead.set(_Ahead(pool, orders))
-        try:
-            yield
-        finally:
-            _ahead.reset(token)
-            pool.shutdown(cancel_futures=True)
 
 
 def _rounded_block(law: Law, scale: float, words: Words) -> Array:

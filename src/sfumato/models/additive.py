@@ -45,10 +45,19 @@ from sfumato.models.additive_rows import (
 )
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget, Release
-from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, Descent, step_size, whitened_rows
+from sfumato.models.linear import whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
+from sfumato.sums.gradients import (
+    AVERAGED,
+    MAX_STEP,
+    MOMENTUM,
+    Descent,
+    GradientSum,
+    ResidualSum,
+    SoftmaxLoss,
+    step_size,
+)
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.records import Records

@@ -46,7 +46,7 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.models.budget import Budget
-from sfumato.models.scores import warn_inside_model_selection, warn_on_score
+from sfumato.models.scores import CALLERS, say_once, warn_on_score
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Encoded, IntoUnitBall
@@ -123,7 +123,7 @@ class Reader:
     def split(self, batch: Any) -> tuple[Any, Any, Any]:
         """Return records, labels and IDs; columns that are named are looked up in a table."""
         X, y, groups = batch if isinstance(batch, tuple) else (batch, self.y, self.groups)
-        if not is_table(X):
+        if isinstance(X, np.ndarray) or not is_table(X):
             return X, y, groups
         left_out = [name for name in (y, groups) if isinstance(name, str)]
         if isinstance(self.bounds, TableBounds):
@@ -434,7 +434,7 @@ class PrivateEstimator(BaseEstimator):
                     f"{str(self.unit)!r} of {type(self).__name__}."
                 )
         if isinstance(X, RemoteRecords):  # rows are read by those who hold them
-            reader = self._with_classes(reader, None)
+            reader, _ = self._with_classes(reader)
             width = self._note_features(reader, all_missing_record(X.columns))
             records = X.read_by(reader, width)
         elif isinstance(X, Records):
@@ -443,14 +443,14 @@ class PrivateEstimator(BaseEstimator):
                     f"{type(self).__name__} takes arrays and tables: records have no targets."
                 )
             self.n_features_in_ = X.width
-            reader = self._with_classes(reader, None)
+            reader, _ = self._with_classes(reader)
             is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
             if is_plain:
                 self.array_bounds.box(X.width)  # refused before anything is charged
             records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
         elif out_of_core:
             parts, y, groups = partitions_of(X, y, groups)
-            reader = self._with_classes(replace(reader, y=y, groups=groups), None)
+            reader, _ = self._with_classes(replace(reader, y=y, groups=groups))
             if isinstance(self.bounds, TableBounds):
                 parts = parts.declared(self.bounds.types(), self.bounds.text)
             else:
@@ -513,10 +513,9 @@ class PrivateEstimator(BaseEstimator):
             with_y = replace(reader, classes=NO_LABELS)  # only a mark that labels are looked for
         X, y, groups = with_y.split((X, y, groups))
         rows = self._checked_rows(X, reset=True)
-        n_rows = int(rows.shape[0]) if not is_table(rows) else len(rows)
+        n_rows = int(rows.shape[0])
         if self.has_labels or (self.has_labels is None and y is not None):
-            y = checked_column(self, y if is_out_of_core(y) else to_host(y), n_rows)
-            reader = self._with_classes(reader, y)
+            reader, y = self._with_classes(reader, y, n_rows)
         elif reader.target is not None:
             y = checked_column(self, y, n_rows)
         elif self.has_labels is None:
@@ -552,25 +551,30 @@ class PrivateEstimator(BaseEstimator):
         self._checked_rows(X, reset=True)
         return int(reader(batch)[0].shape[1])
 
-    def _with_classes(self, reader: Reader, y: Any) -> Reader:
-        """Return the reader with the public label set, which is noted."""
+    def _with_classes(
+        self, reader: Reader, y: Any = None, n_rows: int | None = None
+    ) -> tuple[Reader, Any]:
+        """Return the reader with the public label set, which is noted, and a cell per row of y."""
+        if n_rows is not None:
+            is_tensor = not isinstance(y, np.ndarray) and not is_out_of_core(y)
+            y = checked_column(self, to_host(y) if is_tensor else y, n_rows)
         declared = reader.labels
         if y is None and declared == PUBLIC_LABELS:
             raise MissingBoundsError(
                 "Records that are not in memory need their labels listed in the bounds."
             )
         if self.has_labels is False:
-            return reader
+            return reader, y
         if self.has_labels is None and y is None and not declared:
             self.classes_ = NO_LABELS
-            return reader
+            return reader, y
         bounds = Bounds(norm=1.0, labels=declared)
         self.classes_ = bounds.clip_labels(np.asarray(declared) if y is None else y)[1]
         if self.has_labels and len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set has only one class; a classifier needs at least two."
             )
-        return replace(reader, classes=self.classes_)
+        return replace(reader, classes=self.classes_), y
 
     # Rows ---------------------------------------------------------------------------------------
 
@@ -601,9 +605,10 @@ class PrivateEstimator(BaseEstimator):
                 )
         # [Q5] zero rows are an error only where the number of rows is public
         may_be_empty = reset and self._n_is_secret
-        if is_foreign_array(X) and self._keeps_tensors():
-            return checked_tensor(self, X, reset=reset, may_be_empty=may_be_empty)
-        X = to_numpy(X) if is_foreign_array(X) else X
+        if is_foreign_array(X):
+            if self._keeps_tensors():
+                return checked_tensor(self, X, reset=reset, may_be_empty=may_be_empty)
+            X = to_numpy(X)
         n_features = reader.n_columns if reset else None
         with warnings.catch_warnings():
             if self.reads_cells:  # arrays of `table_rows` have no names, on purpose
@@ -783,9 +788,17 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
 
 def _check_callers() -> None:
-    """Refuse a pipeline that calls this fit after a step which has learned from raw rows."""
+    """Warn of callers that make much of many fits, by the names of their modules.
+
+    A pipeline that calls this fit after a step which has learned from raw rows is refused.
+    """
     frame: Any = sys._getframe(2)
     while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("sklearn."):
+            for module, (about, words) in CALLERS.items():
+                if name.startswith(module):
+                    say_once(about, words, stacklevel=4)
         caller = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
         if isinstance(caller, Pipeline):
             from sfumato.models.pipelines import check_pipeline  # here: it imports this file
@@ -805,10 +818,9 @@ def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
                 "record move a sum further than was paid for, and one below 1 would still cost as "
                 "much. Give public weights of classes where the estimator has 'class_weight'."
             )
-        warn_inside_model_selection()
+        _check_callers()
         if isinstance(getattr(self, "bounds", None), Mapping):
             self.bounds = bounds_from(self.bounds)
-        _check_callers()
         try:
             return fit(self, *args, **options)
         except EngineError as error:

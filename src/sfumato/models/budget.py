@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.exponential import (
-    ExponentialMechanism,
     QuantileMechanism,
     RankMechanism,
 )
@@ -21,8 +20,6 @@ from sfumato.mechanisms.gaussian import (
     SLACK,
     GaussianMechanism,
     GaussianProcessMechanism,
-    Releases,
-    prefetch_noise,
 )
 from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism, LaplaceMechanism
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
@@ -60,7 +57,6 @@ GAUSSIAN = Law(GaussianMechanism.from_mu, is_gaussian=True)
 PROCESS = Law(lambda s, mu: GaussianProcessMechanism(s * (1 + SLACK), 1 / mu), is_gaussian=True)
 LAPLACE = Law(LaplaceMechanism, 1)
 DISCRETE = Law(DiscreteLaplaceMechanism, 1)
-CHOICE = Law(ExponentialMechanism, per_mu=2.0)
 
 
 @dataclass
@@ -77,13 +73,8 @@ class Release:
     count: int = 1
     steps: int = 1
     mechanism: Any = None
+    event: Any = None  # what is paid
     levels: int = 0
-
-    @property
-    def event(self) -> Any:
-        """What is paid."""
-        event = self.mechanism.event()
-        return event if self.count == 1 else RepeatedEvent(event, self.count)
 
 
 @dataclass
@@ -141,10 +132,6 @@ class Budget:
         law = Law(make, 1, per_mu=2.0)
         return self._declare(Release(law, counts, share, steps=len(ranks)))
 
-    def choice(self, scores: Statistic, share: float | None = None) -> Release:
-        """Declare the choice of a candidate of high score, by the exponential mechanism."""
-        return self._declare(Release(CHOICE, scores, share))
-
     def quantiles(self, counts: PlaceCounts, n_levels: int, share: float | None = None) -> Release:
         """Declare cuts of each column of `counts` into ``2**n_levels`` parts of equal counts.
 
@@ -199,36 +186,46 @@ class Budget:
 
     def calibrate(self) -> tuple[Any, ...]:
         """Choose the mechanism of every declared release; return what is to be paid."""
-        relation = self.records.relation
-        sums: list[Release] = []
-        others: list[Release] = []
+        others: list[tuple[Release, float]] = []
+        sums: list[tuple[Release, float]] = []
+        taken, n_open = [0.0, 0.0], [0, 0]  # of the others, and of Gaussian sums
         for r in self.releases:
-            (sums if r.law.is_gaussian else others).append(r)
-        shares, shares_of_sums, whole = _shares(others), _shares(sums), self.epsilon
+            is_sum = r.law.is_gaussian
+            moved = self.records.sensitivity(r.statistic, r.law.norm)
+            (sums if is_sum else others).append((r, moved))
+            taken[is_sum] += r.share or 0.0
+            n_open[is_sum] += r.share is None
+        whole = self.epsilon
         if sums and math.isfinite(self.epsilon):
             whole = mu_from_budget(self.epsilon, self.delta)
-        for r, share in shares:
-            n_steps = r.count * r.steps
-            if sums:  # [B1] the concentration of this share of mu²
-                each = r.law.per_mu * (whole * math.sqrt(share)) / math.sqrt(n_steps)
-            else:  # [B2] epsilons add up
-                each = whole * share / n_steps
-            r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic, r.law.norm), each)
-        if sums and others and math.isfinite(self.epsilon):  # [B3] mu that is left beside them
-            whole = gaussian_mu_beside(
-                tuple(r.event for r in others),
-                epsilon=self.epsilon,
-                delta=self.delta,
-                relation=relation,
-            )
-        for r, share in shares_of_sums:  # [B4] squares of mu add up, however they are divided
-            each = whole * math.sqrt(share / r.count)
-            r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic), each)
-        events = []
-        for r in self.releases:  # what cannot be drawn is refused before the charge
-            getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
-            events.append(r.event)
-        return tuple(events)
+        for kind, found in enumerate((others, sums)):
+            rest = 1.0 - taken[kind]  # divided evenly by those that name no share
+            if rest < -1e-12 or (n_open[kind] and rest <= 0):  # shares may round
+                raise InvalidInputError(
+                    "The shares of the releases add up to more than the budget."
+                )
+            if kind and sums and others and math.isfinite(self.epsilon):
+                whole = gaussian_mu_beside(  # [B3] mu that is left beside them
+                    tuple(r.event for r, _ in others),
+                    epsilon=self.epsilon,
+                    delta=self.delta,
+                    relation=self.records.relation,
+                )
+            for r, moved in found:
+                share = rest / n_open[kind] if r.share is None else r.share
+                n_steps = r.count * r.steps
+                if kind:  # [B4] squares of mu add up, however they are divided
+                    each = whole * math.sqrt(share / r.count)
+                elif sums:  # [B1] the concentration of this share of mu²
+                    each = r.law.per_mu * (whole * math.sqrt(share)) / math.sqrt(n_steps)
+                else:  # [B2] epsilons add up
+                    each = whole * share / n_steps
+                r.mechanism = r.law.mechanism(moved, each)
+                # What cannot be drawn is refused before the charge.
+                getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
+                event = r.mechanism.event()
+                r.event = event if r.count == 1 else RepeatedEvent(event, r.count)
+        return tuple(map(attrgetter("event"), self.releases))
 
     def draw(
         self,
@@ -246,16 +243,6 @@ class Budget:
         asked = statistic or release.statistic
         drawn = source.release(asked, release.mechanism, self.receipt, **there)
         return cuts_by_counts(drawn, release.levels) if release.levels else drawn
-
-    def prefetch_noise(self) -> AbstractContextManager[None]:
-        """Draw the noise of what was charged in other threads, while this one adds up."""
-        sums = (r for r in self.releases if r.law is GAUSSIAN)
-        return prefetch_noise(
-            *(
-                Releases(r.mechanism, r.statistic.shape, r.count, r.statistic.is_symmetric)
-                for r in sums
-            )
-        )
 
     def noise(self, release: Release) -> float:
         """Return the standard deviation of the noise on a drawn number."""
@@ -279,12 +266,3 @@ class Budget:
             events=receipt.events,
             charges=receipt.charges,
         ).only_if(*receipt.conditions)
-
-
-def _shares(releases: list[Release]) -> list[tuple[Release, float]]:
-    """Return releases with their shares; those that name none divide the rest evenly."""
-    named = [r.share for r in releases if r.share is not None]
-    rest, n_open = 1.0 - sum(named), len(releases) - len(named)
-    if rest < -1e-12 or (n_open and rest <= 0):  # shares that add up to 1 may round
-        raise InvalidInputError("The shares of the releases add up to more than the budget.")
-    return [(r, rest / n_open if r.share is None else r.share) for r in releases]

@@ -22,11 +22,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from sfumato.core.constraints import numbers, refuse
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.budget import Budget, Release
+from sfumato.models.linear import top_eigenvectors
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.maps import Centred, Projected
@@ -96,25 +96,6 @@ class CentredGaussians:
         normal = generator.standard_normal((n_rows, len(covariance)))
         spread = normal * np.sqrt(np.maximum(eigenvalues, 0.0))
         return np.asarray(self.gaussians.means[number] + spread @ axes.T)
-
-    def given(self, places: NDArray[np.intp], values: Array, spread: float) -> CentredGaussians:
-        """Return the Gaussians of rows that have `values` at some places, up to a small spread.
-
-        Counts become the chances of each Gaussian to have made such a row.
-        """
-        across = self.radius * self.basis[places]
-        logs, means, covariances = [], [], []
-        for count, mean, covariance in zip(*vars(self.gaussians).values(), strict=True):
-            joint = across @ covariance
-            seen = joint @ across.T + spread**2 * np.eye(len(places))
-            off = values - self.centre[places] - across @ mean
-            gain = np.linalg.solve(seen, joint)
-            logs.append(math.log(count) + _log_density(off[None], np.zeros(len(off)), seen)[0])
-            means.append(mean + off @ gain)
-            covariances.append(covariance - joint.T @ gain)
-        chances = np.exp(np.array(logs) - max(logs))
-        found = ClassGaussians(chances, np.array(means), np.array(covariances))
-        return replace(self, gaussians=found)
 
     def to_rows(self, coordinates: Array) -> Array:
         """Return the rows that have these coordinates and nothing outside U."""
@@ -244,21 +225,6 @@ def default_n_gaussians(
 
 
 # Post-processing: no row is read from here on ---------------------------------------------------
-
-
-def top_eigenvectors(matrix: Array, n_components: int) -> tuple[Array, Array]:
-    """Return the largest *algebraic* eigenvalues and their eigenvectors, largest first.
-
-    Noise makes large negative eigenvalues; a singular value decomposition would keep them. Signs
-    are fixed (largest entry positive), so that equal releases give equal components.
-    """
-    last = len(matrix) - 1
-    values, vectors = eigh(matrix, subset_by_index=[last + 1 - n_components, last])
-    if len(values) < n_components:  # LAPACK may lose some of many equal ones
-        values, vectors = (found[..., -n_components:] for found in np.linalg.eigh(matrix))
-    values, vectors = values[::-1], vectors[:, ::-1]
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
-    return values, vectors * np.where(signs == 0, 1.0, signs)
 
 
 def gaussians_from_moments(

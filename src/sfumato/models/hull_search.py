@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from sfumato.core.arrays import (
     Array,
@@ -40,11 +39,9 @@ from sfumato.models.least_squares import (
     N_LEADING,
     completed_basis,
     gaussian_kernel,
-    is_safe_in_singles,
     leading_eigenvectors,
     relative_gaussian_kernel,
     solve_at_fixed_point,
-    solve_in_one_factoring,
 )
 
 EPSILON = 2.0**-52
@@ -105,14 +102,12 @@ def fit_branch(
     n_layers: int,
     dtype: str,
     mask: Array | None = None,
-    quick: bool = False,
 ) -> Branch:
     """Fit a deep hull (Definition 3) on rows (..., N, p), or a stack of them at once.
 
     Subspace dimension n and number of layers L are capped by the rank of the rows. The fit is in
     double precision, what is kept in `dtype`. `mask` (..., N, 1) is zero for padding, when branches
-    of different sizes are stacked. `quick` solves long branches in single precision too, to about
-    2e-4; for one layer, whose basis is then that of the rows.
+    of different sizes are stacked.
     """
     rows = cast(rows, "float64")
     xp = namespace_of(rows)
@@ -127,15 +122,12 @@ def fit_branch(
     centred = rows - mean[..., None, :]
     centred = centred * mask if rows.ndim > 2 else centred
 
-    in_singles = quick and n_rows > 2 * (p + 1) and is_safe_in_singles(tau, n_rows)
-    variances, basis, scores, leading = _directions(
-        centred, count, square, n_components, leading_only=in_singles
-    )
+    variances, basis, scores = _directions(centred, count, square, n_components)
     used = xp.clip(xp.sum(xp.astype(variances > 0, xp.int64), axis=-1), max=n_components)
     variances = variances[..., : max(1, int(xp.max(used)))]
     is_unused = xp.arange(variances.shape[-1], device=variances.device) >= used[..., None]
     deviations = xp.sqrt(xp.where(is_unused, xp.full_like(variances, xp.inf), variances))
-    inducing = leading[..., : deviations.shape[-1]] / deviations[..., None, :]
+    inducing = scores[..., : deviations.shape[-1]] / deviations[..., None, :]
     responses = xp.concat([scores, mask], axis=-1)
     along = mean[..., None, :]  # becomes μ^T V
     for factor in basis:
@@ -150,10 +142,6 @@ def fit_branch(
         total = xp.sum(xp.vecdot(image, image), axis=-1) + 2 * cross
         return xp.clip(total + length * xp.sum(ones * ones, axis=(-2, -1)), min=0.0) / size
 
-    solve: Callable[..., Any] = partial(solve_at_fixed_point, correct=dtype == "float64")
-    if in_singles:
-        inducing, responses = cast(inducing, "float32"), cast(responses, "float32")
-        solve = solve_in_one_factoring
     kept = used if used.ndim else int(used)
     coefficients, regularization, start = [], [], None
     for layer in range(min(n_layers, inducing.shape[-1])):
@@ -162,7 +150,9 @@ def fit_branch(
         if mask.ndim > 2:  # padded rows are cut off: their kernel row is one of the identity
             identity = xp.eye(n_rows, dtype=kernel.dtype, device=kernel.device)
             kernel = kernel * mask * xp.matrix_transpose(mask) + identity * (1 - mask)
-        solution = solve(kernel, responses=responses, mean_square=mean_square, tau=tau, start=start)
+        solution = solve_at_fixed_point(
+            kernel, responses, mean_square, tau=tau, start=start, correct=dtype == "float64"
+        )
         start = solution.error, solution.slope  # the search of the next λ* begins here
         folded = xp.concat(
             [solution.coefficients, xp.abs(solution.coefficients[..., -1:])], axis=-1
@@ -199,49 +189,31 @@ def layer_width_scale(n_components: Any, layer: int, like: Array) -> Array:
 
 
 def _directions(
-    centred: Array, count: Array, square: Array, n_components: int, *, leading_only: bool
-) -> tuple[Array, list[Array], Array, Array]:
-    """Return variances (descending), basis V, scores of the rows, and the leading of the scores.
-
-    Of all directions of non-zero variance; or, for one branch, of the leading ones alone, where
-    the rows stay in the coordinates that they have (no basis).
-    """
+    centred: Array, count: Array, square: Array, n_components: int
+) -> tuple[Array, list[Array], Array]:
+    """Return variances (descending), basis V and scores, of all directions of some variance."""
     xp = namespace_of(centred)
     n, p = centred.shape[-2:]
     transposed = xp.matrix_transpose(centred)
     freedom = xp.clip(count - 1, min=1)[..., None]
     products = transposed @ centred if p <= n else centred @ transposed
-    if (
-        not leading_only
-        and p <= n
-        and is_accelerated(centred)
-        and n_components < N_LEADING < p // 4
-    ):
+    if p <= n and is_accelerated(centred) and n_components < N_LEADING < p // 4:
         # Some leading eigenvectors are found sooner than all; any others do as well behind them.
         found = leading_eigenvectors(products, n_components)
         if found is not None:
             basis = completed_basis(found[1])
-            scores = centred @ basis
-            return found[0] / freedom, [basis], scores, scores
-    if leading_only and isinstance(products, np.ndarray):
-        values, vectors = eigh(products, subset_by_index=[max(0, p - n_components), p - 1])
-    else:
-        values, vectors = xp.linalg.eigh(products)
+            return found[0] / freedom, [basis], centred @ basis
+    values, vectors = xp.linalg.eigh(products)
     values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
     floor = max(n, p) * EPSILON * values[..., 0] + SAME_POINT * square
     values = xp.where(values > floor[..., None], values, xp.zeros_like(values))
-    if leading_only:
-        values, vectors = values[:n_components], vectors[:, :n_components]
-        return values / freedom, [], centred, centred @ vectors
     rank = max(1, int(xp.max(xp.sum(xp.astype(values > 0, xp.int64), axis=-1))))
     values, vectors = values[..., :rank], vectors[..., :rank]
     if p <= n:
-        scores = centred @ vectors
-        return values / freedom, [vectors], scores, scores
+        return values / freedom, [vectors], centred @ vectors
     singular = xp.sqrt(values)[..., None, :]
     inverse = 1 / xp.where(singular > 0, singular, xp.full_like(singular, xp.inf))
-    scores = vectors * singular
-    return values / freedom, [transposed, vectors * inverse], scores, scores
+    return values / freedom, [transposed, vectors * inverse], vectors * singular
 
 
 # Images and distances of points under a branch (equations 33, 48 and 50 to 53) ------------------

@@ -43,11 +43,6 @@ ROUNDING_OF_KERNEL = 16 * float(np.finfo(np.float64).eps)  # per row: less is lo
 # is factored in double precision.
 SMALL_CORRECTION = 1e-3
 MAX_CORRECTIONS = 3
-# One factoring in single precision: landmarks of the guess, those of their directions that are more
-# than rounding, and the largest share of λ by which the guess may be off.
-N_LANDMARKS = 384
-MIN_DIRECTION = 1e-5
-NEAR_GUESS = 4e-3
 
 
 class FixedPointSolution(NamedTuple):
@@ -117,7 +112,8 @@ def solve_at_fixed_point(
     tau = xp.clip(tau, min=ROUNDING_OF_KERNEL * kernel.shape[-1])
     error, slope = (DEFAULT_SHARE * tau, xp.zeros_like(tau)) if start is None else start
     fine = rough = _Search(kernel, responses, mean_square, tau)
-    if is_safe_in_singles(tau, kernel.shape[-1]):
+    # A kernel matrix plus this much can be factored in single precision.
+    if float(xp.min(tau)) > SAFE_RATIO_FOR_SINGLE * kernel.shape[-1]:
         rough = _Search(cast(kernel, "float32"), cast(responses, "float32"), mean_square, tau)
         error, slope = rough.run(error, slope, small=ROUGH_STEPS[start is not None])
         if not correct and kernel.shape[-1] > 2 * responses.shape[-1]:  # else factoring is cheap
@@ -183,100 +179,6 @@ class _Search:
                 return
         self.solve = regularized_solver(self.kernel, cast(regularization, self.precision))
         self.solution = self.solve(self.responses)
-
-
-def is_safe_in_singles(tau: Array, n_rows: int) -> bool:
-    """Return whether a kernel matrix plus `tau` can be factored in single precision."""
-    return float(namespace_of(tau).min(tau)) > SAFE_RATIO_FOR_SINGLE * n_rows
-
-
-def solve_in_one_factoring(
-    kernel: Array,
-    responses: Array,
-    mean_square: Callable[[Array], Array],
-    *,
-    tau: Array,
-    start: tuple[Array, Array] | None = None,
-) -> FixedPointSolution:
-    """Do the same for one long matrix in single precision, to about 2e-4.
-
-    λ* is guessed from landmarks, the system is factored there, and the solution is moved to λ* to
-    first order: with ``B = (K + λI)^{-1} C`` and ``D = (K + λI)^{-1} B``, ``B - δ D`` belongs to
-    ``λ + δ``, and its mean square is quadratic in δ. Landmarks give D too, to some per cent: δ is
-    small. Only a bad guess makes a second factoring. The least regularisation `tau` is above
-    ``1e-5 N`` (`is_safe_in_singles`); `start` comes from the solution of a similar kernel.
-    """
-    xp, n_rows, least = namespace_of(kernel), kernel.shape[-1], float(tau)
-
-    def fixed_point(residual: Callable[[float], float]) -> float:
-        """Return e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows more slowly than e."""
-        low, high = 0.0, least / 2
-        for _ in range(52):
-            middle = (low + high) / 2
-            low, high = (middle, high) if residual(least + middle) > middle else (low, middle)
-        return (low + high) / 2
-
-    # About K: the directions of some of its columns, all others with one eigenvalue.
-    basis, values = _landmark_directions(kernel)
-    trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
-    rest = max(trace - float(xp.sum(values)), 0.0) / max(n_rows - values.shape[0], 1)
-    if start is None:
-        inside = cast(xp.matrix_transpose(basis) @ responses, "float64")
-        outside = float(mean_square(responses)) - float(mean_square(inside))
-
-        def guess(shift: float) -> float:
-            known = float(mean_square(inside / (values + shift)[:, None]))
-            return float(shift**2 * (known + outside / (rest + shift) ** 2))
-
-        error = fixed_point(guess)
-    else:
-        error = float(start[0])
-    for _ in range(MAX_STEPS):
-        shift = least + error
-        solution = regularized_solver(kernel, like(kernel, np.float32(shift)))(responses)
-        along = xp.matrix_transpose(basis) @ solution
-        extra = cast(1 / (values + shift) - 1 / (rest + shift), "float32")
-        derivative = basis @ (along * extra[:, None]) + 1 / (rest + shift) * solution
-        # About R nearby: a parabola of the mean square by three points.
-        below, at, above = (
-            float(mean_square(solution - sign * shift * derivative)) for sign in (-1, 0, 1)
-        )
-        tilt, bend = (above - below) / (2 * shift), (above + below - 2 * at) / (2 * shift**2)
-
-        def residual(
-            wanted: float,
-            shift: float = shift,
-            parabola: tuple[float, float, float] = (at, tilt, bend),
-        ) -> float:
-            at, tilt, bend = parabola
-            return wanted**2 * (at + (tilt + bend * (wanted - shift)) * (wanted - shift))
-
-        found = fixed_point(residual)
-        step, error = found - error, found
-        if abs(step) <= NEAR_GUESS * shift:
-            break
-    slope = (residual(1.001 * shift) - residual(0.999 * shift)) / (0.002 * shift)
-    numbers = (like(tau, np.float64(value)) for value in (least + error, error, slope))
-    return FixedPointSolution(solution - step * derivative, *numbers)
-
-
-def _landmark_directions(kernel: Array) -> tuple[Array, Array]:
-    """Return directions of some columns of K, those that are more than rounding, and eigenvalues.
-
-    What is added to the diagonal of the landmarks is what single precision would not see.
-    """
-    xp, n_rows = namespace_of(kernel), kernel.shape[-1]
-    places = like(kernel, np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64))
-    columns = xp.take(kernel, places, axis=1)
-    square = cast(xp.take(columns, places, axis=0), "float64")
-    identity = xp.eye(square.shape[-1], dtype=square.dtype, device=square.device)
-    lower = xp.linalg.cholesky(square + MIN_DIRECTION * xp.linalg.trace(square) * identity)
-    factor = columns @ cast(xp.matrix_transpose(inverse_of_lower(lower)), "float32")
-    values, vectors = xp.linalg.eigh(cast(xp.matrix_transpose(factor) @ factor, "float64"))
-    n_kept = int(xp.sum(xp.astype(values > MIN_DIRECTION * values[-1], xp.int64)))
-    factor = factor @ cast(vectors[:, -n_kept:], "float32")
-    values = cast(xp.sum(factor * factor, axis=0), "float64")
-    return factor / cast(xp.sqrt(values), "float32"), values
 
 
 def gaussian_kernel(X: Array) -> Array:

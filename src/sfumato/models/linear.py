@@ -1,7 +1,7 @@
 """Linear models of rows in the unit ball.
 
+top_eigenvectors                      of a noisy matrix
 whitening_projection, whitened_rows   rows of equal spread, by a released second moment
-step_size, Descent                    the noisy descent that linear and additive models share
 PrivateLinearClassifier               by noisy gradients
 PrivateLinearRegressor                by noisy gradients, corrected by a noisy moment matrix
 """
@@ -9,11 +9,11 @@ PrivateLinearRegressor                by noisy gradients, corrected by a noisy m
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.linalg import eigh
 
 from sfumato.core.arrays import (
     Array as AnyArray,
@@ -21,7 +21,6 @@ from sfumato.core.arrays import (
     is_foreign_array,
     like,
     namespace_of,
-    to_host,
     to_numpy,
 )
 from sfumato.core.constraints import (
@@ -36,19 +35,19 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.models.base import Array, PrivateClassifier, PrivateRegressor, target_range
-from sfumato.models.gaussians import top_eigenvectors
 from sfumato.sums.gradients import (
     LOSSES,
+    MAX_STEP,
+    Descent,
     GradientSum,
     ResidualSum,
     coarse_bits,
     loss_named,
-    on_weight_grid,
+    step_size,
 )
-from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, ScoreWeights, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, BesideTarget, IntoUnitBall, LinearRows
 from sfumato.sums.persons import PerPersonClip
-from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 from sfumato.tables.cells import is_out_of_core
 from sfumato.tables.schema import TableBounds
@@ -57,8 +56,6 @@ from sfumato.tables.schema import TableBounds
 # units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
 # and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
 SCORE_NOISE = 1.6
-MOMENTUM, AVERAGED = 0.9, 0.5  # share of the last move made again; of the steps, that are averaged
-MAX_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 MOMENT_SHARE = 0.3  # of mu², for the second moment
 COUNT_SHARE = 1e-3  # of mu², for the size of each class where the number of rows is secret
 WIDE = 64  # features of a ball that do without a constant
@@ -83,6 +80,21 @@ CAUTION = 9.0  # times the variance of the noise of a correction
 
 
 # What linear and additive models share: no row is read here ---------------------------------------
+
+
+def top_eigenvectors(matrix: Array, n_components: int) -> tuple[Array, Array]:
+    """Return the largest *algebraic* eigenvalues and their eigenvectors, largest first.
+
+    Noise makes large negative eigenvalues; a singular value decomposition would keep them. Signs
+    are fixed (largest entry positive), so that equal releases give equal components.
+    """
+    last = len(matrix) - 1
+    values, vectors = eigh(matrix, subset_by_index=[last + 1 - n_components, last])
+    if len(values) < n_components:  # LAPACK may lose some of many equal ones
+        values, vectors = (found[..., -n_components:] for found in np.linalg.eigh(matrix))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
+    return values, vectors * np.where(signs == 0, 1.0, signs)
 
 
 def whitening_projection(moment: AnyArray, n_components: int, noise: float) -> AnyArray:
@@ -119,34 +131,6 @@ def whitened_rows(
     largest = min(float(spectrum.max()) / radius**2, 1.0)
     rows = LinearRows(len(moment), True, projection, constant=CONSTANT, radius=radius)
     return rows, (largest + CONSTANT**2) / (1 + CONSTANT**2)
-
-
-def step_size(noise: float, n_steps: int, score_noise: float, largest: float) -> float:
-    """Return the step at which noise moves the score of a unit row by `score_noise`."""
-    total = math.sqrt(n_steps) * noise
-    return min(score_noise * (1 - MOMENTUM) / total, largest) if total else largest
-
-
-class Descent:
-    """Weights on their way from zero along `n_steps` released gradients."""
-
-    def __init__(self, shape: tuple[int, int], n_rows: float, n_steps: int, step: float) -> None:
-        self.weights, self._move, self._total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self._n_rows, self._step = n_rows, step
-        self._n_left, self._n_averaged = n_steps, n_steps - int(n_steps * (1 - AVERAGED))
-
-    def follow(self, gradient: Array) -> None:
-        """Make a step along a released gradient."""
-        self._move = MOMENTUM * self._move - self._step * (gradient / self._n_rows)
-        self.weights = on_weight_grid(self.weights + self._move)
-        if self._n_left <= self._n_averaged:
-            self._total += self.weights
-        self._n_left -= 1
-
-    @property
-    def average(self) -> Array:
-        """Of the weights of the last steps."""
-        return self._total / self._n_averaged
 
 
 # Classification -----------------------------------------------------------------------------------
@@ -262,33 +246,32 @@ class PrivateLinearClassifier(PrivateClassifier):
         budget.charge()  # everything is charged, then drawn
 
         is_tensor = is_foreign_array(X) and not is_out_of_core(X)
-        ahead = is_tensor and is_accelerated(X)  # it need not wait for noise: drawn meanwhile
-        with budget.prefetch_noise() if ahead else nullcontext():
-            projection = None
-            if moment is not None:
-                stays = ahead and whitens and records.person is None
-                noisy = budget.draw(moment, on_device=stays)  # [L3] second moment
-                if whitens:
-                    projection = whitening_projection(noisy, kept, budget.noise(moment))
-                else:
-                    projection = top_eigenvectors(noisy, kept)[1]
-            rows = records.mapped(replace(row_map, projection=projection))
-            # Rows of length 1 lose nothing by a coarser grid, others might.
-            rows = rows.cache_float32() if whitens else rows.cache()
-            bits = coarse_bits(loss, clip) if whitens else ROW_BITS
-            n_rows = float(records.public_rows or 0)
-            if counts is not None:
-                n_rows = max(1.0, float(budget.draw(counts, rows).sum()))
+        projection = None
+        if moment is not None:
+            stays = is_tensor and is_accelerated(X) and whitens and records.person is None
+            noisy = budget.draw(moment, on_device=stays)  # [L3] second moment
+            if whitens:
+                projection = whitening_projection(noisy, kept, budget.noise(moment))
+            else:
+                projection = top_eigenvectors(noisy, kept)[1]
+        rows = records.mapped(replace(row_map, projection=projection))
+        # Rows of length 1 lose nothing by a coarser grid, others might.
+        rows = rows.cache(in_singles=whitens)
+        bits = coarse_bits(loss, clip) if whitens else ROW_BITS
+        n_rows = float(records.public_rows or 0)
+        if counts is not None:
+            n_rows = max(1.0, float(budget.draw(counts, rows).sum()))
 
-            noise = budget.noise(gradient) / n_rows
-            step = self.learning_rate or step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip)
-            descent = Descent(shape, n_rows, n_steps, float(step))
-            for _ in range(n_steps):
-                at = ScoreWeights(descent.weights).rounded if whitens else descent.weights
-                here = GradientSum(loss, clip, at, joined=per_person, slope_bits=bits)
-                descent.follow(budget.draw(gradient, rows, here))  # [L6] a noisy gradient
-            weights = descent.average
-        self.projection_ = to_host(projection)  # [L7] no row is read from here on
+        noise = budget.noise(gradient) / n_rows
+        step = self.learning_rate or step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip)
+        descent = Descent(shape, n_rows, n_steps, float(step))
+        for _ in range(n_steps):
+            at = ScoreWeights(descent.weights).rounded if whitens else descent.weights
+            here = GradientSum(loss, clip, at, joined=per_person, slope_bits=bits)
+            descent.follow(budget.draw(gradient, rows, here))  # [L6] a noisy gradient
+        weights = descent.average
+        # [L7] no row is read from here on
+        self.projection_ = None if projection is None else to_numpy(projection)
         self.coef_ = np.ascontiguousarray(weights[:, :kept])
         self.intercept_ = weights[:, -1].copy() if row_map.intercept else np.zeros(len(weights))
         self.guarantee_ = budget.guarantee().only_if(*[FOREIGN] * is_tensor)

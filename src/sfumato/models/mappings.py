@@ -1,7 +1,7 @@
 """Membership mappings: regression on inducing points, and autoencoders made of it.
 
-`MembershipMapping` (Algorithm 1), `MembershipAutoencoder` (2), `WideMembershipAutoencoder` (3) and
-`MembershipClassifier` (4), after what they compute.
+`MembershipMapping` (Algorithm 1), `MembershipAutoencoder` (2) and `MembershipClassifier` (3, 4),
+after what they compute.
 
 One mapping is kernel ridge regression on its inducing points. With the kernel of unit variance,
 ``A = K_xaᵀ K_xa`` and ``B = K_aa = L Lᵀ``, equation (48) reads::
@@ -19,7 +19,7 @@ which makes each step of the loop for beta (steps 16 to 19) cost O(M).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -388,10 +388,10 @@ def _precision(branch: Branch) -> str:
     return "float32" if branch["project"].dtype == single else "float64"
 
 
-def evaluate(branch: Branch, function: Callable[[Branch, Array], Array], rows: Array) -> Array:
-    """Apply a function of centred rows in batches; put the centre back."""
+def evaluate(branch: Branch, rows: Array) -> Array:
+    """Filter rows in batches, the centre taken off and put back."""
     answers = in_batches(
-        lambda batch: function(branch, _centred(branch, batch)),
+        lambda batch: filtered(branch, _centred(branch, batch)),
         like(branch["centre"], rows),
         batch_rows=BATCH_ROWS,
     )
@@ -574,91 +574,13 @@ class _Autoencoders(RowsEstimator):
         "dtype": one_of(*PRECISIONS),
     }
 
-    def _fit_branches(
-        self, rows: Array, codes: NDArray[np.intp] | None = None, width: int | None = None
-    ) -> tuple[list[Branch], NDArray[np.intp]]:
-        """Cut the rows of each class into clusters and fit each; return also their classes."""
-        generator = check_random_state(self.random_state)
-        size = getattr(self, "branch_size", int(rows.shape[0]))
-        groups, owners, _ = cut_rows(rows, codes, branch_size=size, random_state=generator)
-        seeds = generator.randint(SEEDS, size=len(groups)).tolist()
+    def _words(self) -> dict[str, Any]:
+        """Return the parameters of a branch."""
         names = ("n_components", "n_layers", "inducing_ratio", "kappa", "center", "dtype")
-        words: dict[str, Any] = {name: getattr(self, name) for name in names}
-        branches = map_in_parallel(
-            lambda i: fit_branch(groups[i], seed=seeds[i], width=width, **words),
-            range(len(groups)),
-            n_jobs=getattr(self, "n_jobs", None),
-            progress="Fitting autoencoders" if getattr(self, "verbose", False) else None,
-        )
-        return branches, owners
-
-    def _clusters(self) -> list[Branch]:
-        found: list[Branch] = self.branches_
-        return found
-
-    def _errors(self, rows: Array) -> Array:
-        """Return the squared error of each row under each cluster."""
-        branches = self._clusters()
-
-        def of_each(batch: Array) -> Array:
-            found = [least_errors(branch, _centred(branch, batch)) for branch in branches]
-            return namespace_of(batch).stack(found, axis=1)
-
-        return in_batches(
-            of_each,
-            like(branches[0]["centre"], rows),
-            n_jobs=getattr(self, "n_jobs", None),
-            batch_rows=BATCH_ROWS,
-            progress="Filtering rows" if getattr(self, "verbose", False) else None,
-        )
-
-    def _filtered(self, rows: Array, errors: Array) -> Array:
-        """Return each row as filtered by the cluster with the least error for it."""
-        branches = self._clusters()
-        return answer_by_number(
-            np.asarray(errors.argmin(axis=1)),
-            like(branches[0]["centre"], rows),
-            lambda number, chosen: evaluate(branches[number], filtered, chosen),
-        )
+        return {name: getattr(self, name) for name in names}
 
 
-class _Filter(_Autoencoders, RowsTransformer):
-    """What both share: the nearest output of all clusters and layers."""
-
-    def transform(self, X: Any) -> Array:
-        """Filter rows: return the nearest output of all clusters and layers (64), (69).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The filtered rows.
-        """
-        rows = self._queries(X)
-        return like(X, self._filtered(rows, to_numpy(self._errors(rows))))
-
-    def errors(self, X: Any) -> Array:
-        """Return the squared distance of each row to what `transform` makes of it (65), (70).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Squared errors.
-        """
-        found = self._errors(self._queries(X))
-        return like(X, namespace_of(found).min(found, axis=1))
-
-
-class MembershipAutoencoder(_Filter):
+class MembershipAutoencoder(_Autoencoders, RowsTransformer):
     r"""Layers of membership mappings, each from fewer principal coordinates back to the row.
 
     .. math:: x^1 = P y, \quad x^{l+1} = P^{l+1} \hat y^l(x^l), \quad
@@ -683,9 +605,8 @@ class MembershipAutoencoder(_Filter):
     >>> from sklearn.datasets import load_digits
     >>> from sfumato import MembershipAutoencoder
     >>> X = load_digits(n_class=1).data / 16
-    >>> model = MembershipAutoencoder(5, n_layers=2, random_state=0).fit(X)
-    >>> model.layer_outputs(X).shape
-    (178, 2, 64)
+    >>> MembershipAutoencoder(5, n_layers=2, random_state=0).fit_transform(X).shape
+    (178, 64)
     """
 
     learned: ClassVar[Form] = {
@@ -695,15 +616,13 @@ class MembershipAutoencoder(_Filter):
     }
 
     def _fit_rows(self, rows: Array) -> None:
-        (self.branch_,), _ = self._fit_branches(rows)
+        seed = int(check_random_state(self.random_state).randint(SEEDS))
+        self.branch_ = fit_branch(rows, seed=seed, **self._words())
         self.n_inducing_ = [int(layer["inducing"].shape[0]) for layer in self.branch_["layers"]]
         self.noise_precision_ = [layer["noise_precision"] for layer in self.branch_["layers"]]
 
-    def _clusters(self) -> list[Branch]:
-        return [self.branch_]
-
-    def layer_outputs(self, X: Any) -> Array:
-        """Return the outputs of all layers, shape (n_samples, n_layers, n_features).
+    def transform(self, X: Any) -> Array:
+        """Filter rows: return the nearest output of all layers (64).
 
         Parameters
         ----------
@@ -712,65 +631,14 @@ class MembershipAutoencoder(_Filter):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_layers, n_features)
-            The outputs.
+        ndarray of shape (n_samples, n_features)
+            The filtered rows.
         """
-        rows = self._queries(X)
-
-        def stacked(branch: Branch, batch: Array) -> Array:
-            return namespace_of(batch).stack(list(layer_outputs(branch, batch)), axis=1)
-
-        return like(X, evaluate(self.branch_, stacked, rows))
+        return like(X, evaluate(self.branch_, self._queries(X)))
 
 
 @dataclass(eq=False, repr=False)
-class _ManyAutoencoders(_Autoencoders):
-    """The parameters of many autoencoders."""
-
-    _: KW_ONLY
-    branch_size: int = 1000
-    n_jobs: int | None = None
-    verbose: bool = False
-
-    parameters: ClassVar[Form] = {**_Autoencoders.parameters, "branch_size": whole(least=1)}
-
-
-class WideMembershipAutoencoder(_Filter, _ManyAutoencoders):
-    r"""Cut many rows into clusters, fit an autoencoder to each and keep the nearest output.
-
-    .. math:: W(y) = D_{s^*}(y), \quad s^* = \arg\min_{s \le S} \|y - D_s(y)\|^2, \quad
-              S = \lceil N / \text{branch size} \rceil .
-
-    Parameters
-    ----------
-    $layers
-    branch_size : int, default=1000
-        Rows per cluster on average.
-    $work
-
-    Attributes
-    ----------
-    branches_ : list of dict
-        The folded model of each cluster.
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from sfumato import WideMembershipAutoencoder
-    >>> X = load_digits().data / 16
-    >>> model = WideMembershipAutoencoder(5, n_layers=1, branch_size=600, random_state=0).fit(X)
-    >>> len(model.branches_), model.transform(X).shape
-    (3, (1797, 64))
-    """
-
-    learned: ClassVar[Form] = {"branches_": listed(stored_branch)}
-
-    def _fit_rows(self, rows: Array) -> None:
-        self.branches_, _ = self._fit_branches(rows)
-
-
-class MembershipClassifier(RowsClassifier, _ManyAutoencoders):
+class MembershipClassifier(RowsClassifier, _Autoencoders):
     r"""Assign a row the label of the class whose wide autoencoder rebuilds it best.
 
     .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|^2 .
@@ -805,6 +673,12 @@ class MembershipClassifier(RowsClassifier, _ManyAutoencoders):
     True
     """
 
+    _: KW_ONLY
+    branch_size: int = 1000
+    n_jobs: int | None = None
+    verbose: bool = False
+
+    parameters: ClassVar[Form] = {"branch_size": whole(least=1)}
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "branches_": listed(stored_branch, size="b"),
@@ -812,10 +686,35 @@ class MembershipClassifier(RowsClassifier, _ManyAutoencoders):
     }
 
     # The p by which errors are averaged, for rows that were rotated into fewer coordinates.
-    _width: int | None = None
+    _width: ClassVar[int | None] = None
 
     def _fit_classes(self, rows: Array, codes: NDArray[np.intp]) -> None:
-        self.branches_, self.branch_classes_ = self._fit_branches(rows, codes, self._width)
+        generator = check_random_state(self.random_state)
+        groups, self.branch_classes_, _ = cut_rows(
+            rows, codes, branch_size=self.branch_size, random_state=generator
+        )
+        seeds = generator.randint(SEEDS, size=len(groups)).tolist()
+        self.branches_ = map_in_parallel(
+            lambda i: fit_branch(groups[i], seed=seeds[i], width=self._width, **self._words()),
+            range(len(groups)),
+            n_jobs=self.n_jobs,
+            progress="Fitting autoencoders" if self.verbose else None,
+        )
+
+    def _errors(self, rows: Array) -> Array:
+        """Return the squared error of each row under each cluster."""
+
+        def of_each(batch: Array) -> Array:
+            found = [least_errors(branch, _centred(branch, batch)) for branch in self.branches_]
+            return namespace_of(batch).stack(found, axis=1)
+
+        return in_batches(
+            of_each,
+            like(self.branches_[0]["centre"], rows),
+            n_jobs=self.n_jobs,
+            batch_rows=BATCH_ROWS,
+            progress="Filtering rows" if self.verbose else None,
+        )
 
     def predict(self, X: Any) -> Array:
         """Return the label of the class with the least error (71).
@@ -881,6 +780,10 @@ class MembershipClassifier(RowsClassifier, _ManyAutoencoders):
         """
         rows = self._queries(X)
         foreign = self.branch_classes_[None, :] != codes[:, None]
-        return like(
-            X, self._filtered(rows, np.where(foreign, np.inf, to_numpy(self._errors(rows))))
+        errors = np.where(foreign, np.inf, to_numpy(self._errors(rows)))
+        found = answer_by_number(
+            errors.argmin(axis=1),
+            like(self.branches_[0]["centre"], rows),
+            lambda number, chosen: evaluate(self.branches_[number], chosen),
         )
+        return like(X, found)

@@ -29,8 +29,8 @@ from sfumato.models.gaussians import (
     ClassGaussianSums,
     gaussians_from_moments,
     stored_gaussians,
-    top_eigenvectors,
 )
+from sfumato.models.linear import top_eigenvectors
 from sfumato.sums.statistics import ClassMoments, SecondMoment
 from sfumato.tables.bounds import Bounds
 

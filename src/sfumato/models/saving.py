@@ -48,12 +48,13 @@ _ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 # Parameters and attributes in files of 0.2.0; dropped where the class no longer has them.
 RETIRED = {
-    *("algorithm", "bandwidth_share", "branch_size", "device", "entry_bound", "expected_rows"),
-    *("gaussians_per_class", "hull_components", "huber_width", "loss", "method", "momentum"),
-    *("n_components", "n_jobs", "n_smoothing", "partition", "pca_share", "regularization"),
-    *("protect_target", "relation", "samples_per_gaussian", "single_release", "target_delta"),
-    *("target_epsilon", "target_ledger", "unit", "verbose"),
-    *("hat_covariance_", "labels_", "residual_std_", "winners_"),
+    *("algorithm", "bandwidth", "bandwidth_share", "bins", "branch_size", "constraints", "device"),
+    *("entry_bound", "expected_rows", "gaussians_per_class", "hull_components", "huber_width"),
+    *("loss", "method", "momentum", "n_components", "n_ellipsoids", "n_fourier", "n_jobs"),
+    *("n_smoothing", "partition", "pca_share", "positivity", "protect_target", "random_state"),
+    *("regularization", "relation", "samples_per_gaussian", "scaling", "single_release", "space"),
+    *("target_delta", "target_epsilon", "target_ledger", "unit", "verbose", "hat_covariance_"),
+    *("labels_", "method_", "residual_std_", "starts_", "winners_"),
 }
 
 
@@ -86,16 +87,23 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     The file contains what the model contains. That a private model keeps no raw row is guaranteed
     by its class, not by this function.
     """
-    members = _members_of(model)
+    kind, encoder = type(model).__name__, Encoder(_known_classes())
+    if (part := getattr(model, "stored_part", None)) is not None:
+        raise InvalidInputError(f"A {kind} is not stored; save its {part}, with its guarantee.")
+    guarantee = getattr(model, "guarantee_", None)
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "sfumato_version": running_version(),
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "model": encoder.model(model, kind),
+    }
+    try:  # a guarantee may hold a NumPy scalar where a float was meant
+        text = json.dumps(header, allow_nan=False, indent=1, default=lambda value: value.item())
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"The guarantee cannot be written as JSON: {error}.") from error
     with atomic_write(path) as file:
-        write_members(file, members)
-
-
-def stored_bytes(model: Any) -> bytes:
-    """Return the bytes that `save` writes; equal models give equal bytes."""
-    buffer = io.BytesIO()
-    write_members(buffer, _members_of(model))
-    return buffer.getvalue()
+        write_members(file, {HEADER: text.encode("ascii"), **encoder.arrays})
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -242,27 +250,6 @@ def running_version() -> str:
 # with one key that names its kind: {"tuple": [...]}, {"dict": {...}}, {"array": "arrays/0.npy"}.
 
 
-def _members_of(model: Any) -> dict[str, bytes]:
-    part = getattr(type(model), "stored_part", None)
-    if part is not None:
-        raise InvalidInputError(
-            f"A {type(model).__name__} is not stored; save its {part}, which has its guarantee."
-        )
-    encoder, guarantee = Encoder(_known_classes()), getattr(model, "guarantee_", None)
-    header = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "sfumato_version": running_version(),
-        "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "model": encoder.model(model, type(model).__name__),
-    }
-    try:  # a guarantee may hold a NumPy scalar where a float was meant
-        text = json.dumps(header, allow_nan=False, indent=1, default=lambda value: value.item())
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"The guarantee cannot be written as JSON: {error}.") from error
-    return {HEADER: text.encode("ascii"), **encoder.arrays}
-
-
 def _is_attribute(name: str) -> bool:
     is_learned = name.endswith("_") and not name.startswith("__")
     return is_learned or name in _STATE_OF_SCIKIT_LEARN
@@ -392,16 +379,17 @@ class Decoder:
             raise StoredModelError(
                 f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
             )
-        known = inspect.signature(self.classes[name]).parameters
-        for key in RETIRED - known.keys() & parameters.keys():
+        kind = self.classes[name]
+        known = {*inspect.signature(kind).parameters, *getattr(kind, "stored_form", {})}
+        for key in RETIRED - known & parameters.keys():
             del parameters[key]
-        model = self.classes[name](**parameters)
+        model = kind(**parameters)
         for attribute, value in learned.items():
             if not _is_attribute(attribute):
                 raise StoredModelError(
                     f"It contains the attribute {attribute!r}, which is not one."
                 )
-            if attribute not in RETIRED - known.keys():
+            if attribute not in RETIRED - known:
                 setattr(model, attribute, value)
         check_stored(model)
         return model

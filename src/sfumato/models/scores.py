@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from sfumato.tables.schema import TableBounds
 ADVICE = (
     "A score on private rows is a release that no guarantee covers: it has no noise and no ledger "
     "was charged for it. On public rows it costs nothing. To measure privately, use "
-    "sfumato.release_score; to look as the owner of the rows, sfumato report --sensitive."
+    "sfumato.release_score; to look as the owner of the rows, sfumato score."
 )
 SEARCH = (
     "A score on private rows is a release that no guarantee covers, and so is a choice made by "
@@ -87,7 +86,7 @@ def warn_on_score(score: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(score)
     def scored(self: Any, *args: Any, **options: Any) -> Any:
-        _say_once("score", ADVICE, stacklevel=3)
+        say_once("score", ADVICE, stacklevel=3)
         return score(self, *args, **options)
 
     if score.__module__.startswith("sklearn"):
@@ -96,20 +95,8 @@ def warn_on_score(score: Callable[..., Any]) -> Callable[..., Any]:
     return scored
 
 
-def warn_inside_model_selection() -> None:
-    """Warn, once per process, where a fit was called by what scikit-learn makes of many fits.
-
-    Only the names of the calling modules are read.
-    """
-    for module, (about, words) in CALLERS.items():
-        frame = sys._getframe(1) if module in sys.modules and about not in _SAID else None
-        while frame is not None:
-            if str(frame.f_globals.get("__name__", "")).startswith(module):
-                _say_once(about, words, stacklevel=4)
-            frame = frame.f_back
-
-
-def _say_once(about: str, words: str, *, stacklevel: int) -> None:
+def say_once(about: str, words: str, *, stacklevel: int) -> None:
+    """Warn of unprotected scores or rows, once per process."""
     if about not in _SAID:
         _SAID.add(about)
         warnings.warn(words, UnprotectedScoreWarning, stacklevel=stacklevel)

@@ -1,23 +1,14 @@
 """Search for settings at one price: the best of a random, hidden number of private runs.
 
-PrivateSearchCV   plan (public, what every run releases) -> one charge -> runs -> the winner
-SearchFolder      which keeps the charge of a search that was interrupted, and then its winner
+A search has a plan (public, what every run releases), then one charge, then runs and a winner.
 """
 
 from __future__ import annotations
 
-import base64
-import fcntl
-import json
 import math
-import os
-import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +21,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, to_numpy
-from sfumato.core.atomic_file import atomic_write
 from sfumato.core.constraints import Form, check_parameters, real
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
@@ -40,7 +30,6 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
 from sfumato.models.base import PrivateEstimator, n_jobs as check_n_jobs
 from sfumato.models.pipelines import check_pipeline
-from sfumato.models.saving import load, stored_bytes
 from sfumato.models.scores import are_right
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
@@ -284,9 +273,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     constant_time : bool, default=True
         Make all runs that the law allows and look at K of them, so that neither duration nor
         progress reveals K. False makes K runs only; the guarantee then has a condition.
-    resume : path-like, optional
-        A folder that keeps the charge and then the winner: after an interruption the same call
-        searches again without a second charge, and after the end it returns the same winner.
     n_jobs : int, optional
         Runs at a time.
     epsilon, delta : float, default=1.0, 1e-6
@@ -343,7 +329,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     score_share: float = 0.1
     scoring: Any = None
     constant_time: bool = True
-    resume: Any = None
     n_jobs: int | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -411,17 +396,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "scored by their targets."
             )
         cost, settings, events, score_noise = self._plan(X, y)
-        n_is_public = private.relation == Relation.REPLACE_ONE and private.unit != Unit.PERSON
-        public = {
-            "event": cost.event.to_dict(),
-            "candidates": [repr(sorted(each.items())) for each in settings],
-            "epsilon": cost.epsilon,
-            "delta": cost.delta,
-            "unit": str(private.unit),
-            "relation": str(private.relation),
-            "estimator": type(self.estimator).__name__,
-            "rows": _n_rows(X) if n_is_public else None,
-        }
         scorer = scorer_for(self.estimator, self.scoring)
 
         def run(choice: int) -> _Run:
@@ -437,23 +411,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             total = float(records.release(ScoreSum(), score_noise, receipt)[0])
             return total / (records.public_rows or 1), choice, model
 
-        with nullcontext() if self.resume is None else SearchFolder(self.resume, public) as folder:
-            if folder is not None and folder.state["winner"] is not None:
-                score, choice, model = folder.winner()
-            else:
-                charges = self._pay(cost.event, folder)
-                (score, choice, model), runs = self._search(cost.event, len(settings), run)
-                # Its own guarantee would leave out the other runs.
-                guarantee = replace(self._guarantee(cost, runs), charges=charges)
-                private_step(model)[1].guarantee_ = guarantee
-                if folder is not None:
-                    stored = base64.b64encode(stored_bytes(model)).decode()
-                    folder.write(winner=[score, choice, stored])
+        promise = {"unit": private.unit, "relation": private.relation}
+        charges = prepay(self.ledger, cost.event, **promise).charges
+        (score, choice, model), runs = self._search(cost.event, len(settings), run)
+        # Its own guarantee would leave out the other runs.
+        guarantee = replace(self._guarantee(cost, runs), charges=charges)
+        private_step(model)[1].guarantee_ = guarantee
         self.best_estimator_ = model
         self.best_params_ = dict(settings[choice])
         self.best_score_ = score
         self.cost_ = cost
-        self.guarantee_ = private_step(model)[1].guarantee_
+        self.guarantee_ = guarantee
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
@@ -537,39 +505,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             **settings, **{f"{prefix}{name}": value for name, value in promise.items()}
         )
 
-    def _pay(self, event: SelectionEvent, folder: SearchFolder | None) -> tuple[str, ...]:
-        """Charge the whole search, unless a folder or the ledger says that it was charged.
-
-        Returns marks of the charges.
-        """
-        _, private = private_step(self.estimator)
-        promise = {"unit": private.unit, "relation": private.relation}
-        if folder is None:
-            return prepay(self.ledger, event, **promise).charges
-        stored_bytes(self._candidate({}, 1.0))  # a model that cannot be stored is refused before
-        reference, has_lines = folder.state["reference"], hasattr(self.ledger, "lines")
-        is_found = has_lines and any(
-            line.note.reference == reference for line in self.ledger.lines()
-        )
-        if folder.state["charged"]:
-            if has_lines and not is_found:
-                raise InvalidInputError(
-                    f"'resume': the search in the folder {folder.path} was not paid for by this "
-                    "ledger. Give another folder."
-                )
-            return self._marks(reference)
-        folder.write()  # so that a charge that is made next can be found again
-        if not is_found and hasattr(self.ledger, "noted"):
-            self.ledger.charge(event, reference=reference, **promise)
-        elif not is_found:
-            prepay(self.ledger, event, **promise)
-        folder.write(charged=True)
-        return self._marks(reference)
-
-    def _marks(self, reference: str) -> tuple[str, ...]:
-        lines = self.ledger.lines() if hasattr(self.ledger, "lines") else ()
-        return tuple({line.mark for line in lines if line.note.reference == reference})
-
     def _search(
         self,
         event: SelectionEvent,
@@ -619,73 +554,3 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     decision_function = _of_winner("decision_function", "Return scores of classes.", "ndarray")
     transform = _of_winner("transform", "Transform with the winner.", "ndarray")
     score = _of_winner("score", "Score the winner on public rows, without privacy.", "float")
-
-
-# Interruptions ----------------------------------------------------------------------------------
-
-STATE, WINNER = "search.json", "winner.sfumato"
-
-
-class SearchFolder:
-    """A folder that keeps the charge of a search, and then its winner.
-
-    Nothing that an interrupted search drew is in it: the search starts again, paid for. The winner
-    is written in one step, so that one charge releases one.
-
-    path: A folder; it is made where there is none.
-    settings: Everything public that the search depends on; another search is refused.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
-        self.path = Path(path)
-        self.state: dict[str, Any] = {
-            "settings": sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
-            "reference": uuid.uuid4().hex,
-            "charged": False,
-            "winner": None,
-        }
-
-    def __enter__(self) -> Self:
-        """Hold the folder, for this process alone, and read it."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._held = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # [V11] ends with the process
-            file = self.path / STATE
-            state = json.loads(file.read_text()) if file.exists() else self.state
-            if state.keys() != self.state.keys():
-                raise ValueError
-        except (OSError, ValueError, AttributeError) as error:
-            os.close(self._held)
-            is_held = isinstance(error, BlockingIOError)
-            reason = (
-                f"another search is using the folder {self.path}. Wait until it ends; the same "
-                "call then returns its winner."
-                if is_held
-                else f"{self.path / STATE} cannot be read, is damaged, or contains no search."
-            )
-            raise InvalidInputError(f"'resume': {reason}") from None
-        if state["settings"] != self.state["settings"]:
-            os.close(self._held)
-            raise InvalidInputError(
-                f"'resume': the folder {self.path} contains a search with other settings. Give "
-                "another folder, or the settings of that search."
-            )
-        self.state = state
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._held)
-
-    def write(self, **changes: Any) -> None:
-        """Write the state, aside and renamed."""
-        self.state.update(changes)
-        with atomic_write(self.path / STATE) as file:
-            file.write(json.dumps(self.state).encode())
-
-    def winner(self) -> _Run:
-        """Return score, number of the settings and model of a search that has ended."""
-        score, choice, stored = self.state["winner"]
-        with atomic_write(self.path / WINNER) as file:
-            file.write(base64.b64decode(stored))
-        return score, choice, load(self.path / WINNER)

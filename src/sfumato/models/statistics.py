@@ -1,4 +1,4 @@
-"""Everyday statistics: counts, sums, means, variances, quantiles, histograms, correlations.
+"""Everyday statistics: counts, sums, means, variances, quantiles, histograms.
 
 Each is a noisy sum over records, or a choice by one, for all groups of a question together, with
 error bars that hold for the rows as they are. Read `GroupedRows` (how a record is seen),
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +39,6 @@ MAX_GROUPS = 10**6
 MAX_CELLS, MAX_PLACES = 2**16, 2**21  # of a quantile's grid, and of those of all groups
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
-FAN_OUT = 16  # bins in a group of bins
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
 AWAY = 1.5  # ... whose candidates are so many times as far from the quantile, one after the other
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
@@ -68,8 +68,6 @@ class ReleasedStatistic:
         What is counted: records, or what of persons.
     noisy : ndarray, optional
         Counts as they were released, of which `table` has those below zero as zero.
-    covariance : ndarray, optional
-        Of the noise of a histogram's counts.
     """
 
     statistic: str
@@ -78,7 +76,6 @@ class ReleasedStatistic:
     confidence: float
     counts: str
     noisy: Array | None = field(default=None, repr=False)
-    covariance: Array | None = field(default=None, repr=False)
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -106,74 +103,6 @@ class ReleasedStatistic:
         about = {"statistic": self.statistic, "confidence": self.confidence, "counts": self.counts}
         record = {"class": type(self).__name__, "guarantee": self.guarantee.to_dict(), **about}
         write_table(self.table, path, record)
-
-    def between(self, low: float, high: float) -> tuple[float, float, float]:
-        """Return the count of a histogram's bins inside of a range, with its error bar.
-
-        Parameters
-        ----------
-        low, high : float
-            Ends of the range; a bin is counted where all of it lies inside.
-
-        Returns
-        -------
-        tuple of float
-            The count, and the ends of its error bar.
-        """
-        if self.noisy is None or self.covariance is None:
-            raise InvalidInputError("Only a histogram without groups has counts of ranges.")
-        ends = (np.array(self.table[name].to_pylist(), dtype=float) for name in ("from", "to"))
-        first, last = ends
-        inside = ((first >= low) & (last <= high)).astype(float)  # not what is missing
-        count = float(inside @ self.noisy)
-        half = _factor(self.confidence) * math.sqrt(inside @ self.covariance @ inside)
-        return max(count, 0.0), max(count - half, 0.0), max(count + half, 0.0)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the figures as bars with their error bars.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        matplotlib axes
-            The picture.
-        """
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise InvalidInputError(
-                "A picture needs matplotlib: pip install 'sfumato[plot]'."
-            ) from None
-        ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
-        labels, figures, lows, highs = self.bars()
-        places, middle = np.arange(len(labels)), np.clip(figures, lows, highs)
-        ax.bar(places, figures, color="0.75")
-        ax.errorbar(places, middle, [middle - lows, highs - middle], fmt="none", color="0.2")
-        ax.set_xticks(places, labels, rotation=90 if len(labels) > 6 else 0)
-        ax.set_ylabel(f"{self.statistic}, {self.confidence:.0%} error bars")
-        return ax
-
-    def bars(self) -> tuple[list[str], Array, Array, Array]:
-        """Return what a picture shows: a label for each row, its figure and its error bar.
-
-        Returns
-        -------
-        tuple
-            Labels, figures, and both ends of the error bars.
-        """
-        names = self.table.column_names
-        place = names.index("low") - 1
-        keys = zip(*(self.table[name].to_pylist() for name in names[:place]), strict=True)
-        words = [[str("missing" if each is None else each) for each in key] for key in keys]
-        labels = [" / ".join(each) for each in words] or [self.statistic] * len(self.table)
-        figures, lows, highs = (
-            np.array(self.table[name].to_pylist(), dtype=float) for name in names[place : place + 3]
-        )
-        return labels, np.nan_to_num(figures), np.nan_to_num(lows), np.nan_to_num(highs)
 
     def __str__(self) -> str:
         frame = self.to_pandas().to_string(index=False, float_format="{:.6g}".format, na_rep="-")
@@ -243,22 +172,15 @@ class GroupedRows:
     """``cells -> [group, numbers]``, each record alone; the numbers of what is missing are zero.
 
     axes: Of the first cells, by which records are grouped.
-    ranges: Ends of the ranges of the other cells.
-    form: Which numbers, of cells t scaled to [-1, 1]: "sum" x / max|x|; "plain" [1, t] / 2; "mean"
-        and "variance" Bernstein's polynomials of degree 1 and 2; "products" 1, t, t² - 1/2 and
-        products; "levels" the place among bins, groups of bins, and so on; "place" the place among
-        cells, and what is missing in a group of its own.
-    cells: Of each level, or of the grid of places, which are even unless there are edges.
-    edges: Of cells, for each group.
-    centre: c of the form "square", (t - c)² / (1 + |c|)².
+    range: Of the last cell, where numbers are asked for.
+    numbers: ``(x, t) -> numbers`` of cells x inside of the range, which are t scaled to [-1, 1].
+    n_numbers: How many.
     """
 
     axes: tuple[Axis, ...]
-    ranges: tuple[tuple[float, float], ...] = ()
-    form: str = ""
-    cells: tuple[int, ...] = ()
-    edges: Array | None = field(default=None, repr=False)
-    centre: float = 0.0
+    range: tuple[float, float] = (-1.0, 1.0)
+    numbers: Callable[[Array, Array], Array] | None = None
+    n_numbers: int = 0
 
     @property
     def n_groups(self) -> int:
@@ -268,53 +190,69 @@ class GroupedRows:
     @property
     def width(self) -> int:
         """Numbers of a mapped row."""
-        d = len(self.ranges)
-        widths = {"": 0, "sum": 1, "square": 1, "plain": 2, "mean": 2, "variance": 3}
-        widths |= {"place": 1, "levels": len(self.cells) - 1, "products": (d + 1) * (d + 2) // 2}
-        return 1 + widths[self.form]
+        return 1 + self.n_numbers
+
+    def groups(self, cells: Array) -> NDArray[np.intp]:
+        """Return the group of each record."""
+        group = np.zeros(len(cells), dtype=np.intp)
+        for i, axis in enumerate(self.axes):
+            group = group * len(axis.labels) + axis.places(cells[:, i])
+        return group
 
     def __call__(self, rows: Array) -> Array:
         """Map a block of cells."""
         cells = np.asarray(rows, dtype=np.float64)
-        group = np.zeros(len(cells), dtype=np.intp)
-        for i, axis in enumerate(self.axes):
-            group = group * len(axis.labels) + axis.places(cells[:, i])
-        if not self.form:
+        group = self.groups(cells)
+        if self.numbers is None:
             return group[:, None].astype(np.float64)
-        if self.form == "levels":  # of the only axis; what is missing is in a bin of its own
-            return np.column_stack([group // FAN_OUT**i for i in range(len(self.cells))])
-        low, high = np.array(self.ranges).T
-        values = cells[:, len(self.axes) :]
-        is_missing = np.isnan(values).any(axis=1)
+        (low, high), values = self.range, cells[:, [-1]]
         t = np.clip((values - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
-        p = (1 + t) / 2
-        if self.form == "place":
-            place = np.clip(np.floor(p[:, 0] * self.cells[0]), 0, self.cells[0] - 1)
-            if self.edges is not None:
-                place = (values >= self.edges[group]).sum(axis=1)
-            return np.column_stack([np.where(is_missing, self.n_groups, group), place])
-        ones = np.ones((len(t), 1))
-        if self.form == "sum":
-            numbers = np.clip(values, low, high) / np.abs(self.ranges).max()
-        elif self.form == "square":
-            numbers = ((t - self.centre) / (1 + abs(self.centre))) ** 2
-        elif self.form == "plain":
-            numbers = np.hstack([ones, t]) / 2
-        elif self.form == "mean":
-            numbers = np.hstack([p, 1 - p])
-        elif self.form == "variance":
-            numbers = np.hstack([p**2, 2 * p * (1 - p), (1 - p) ** 2])
-        else:
-            d = t.shape[1]
-            pairs = [t[:, [i]] * t[:, [j]] for i, j in itertools.combinations(range(d), 2)]
-            numbers = np.hstack([ones, t, t**2 - 0.5, *pairs]) / _most_products(d)
-        numbers[is_missing] = 0.0
+        numbers = self.numbers(np.clip(values, low, high), t)
+        numbers[np.isnan(values[:, 0])] = 0.0
         return np.column_stack([group, numbers])
 
 
-def _most_products(d: int) -> float:
-    """Return the largest sum of magnitudes of 1, t, t² - 1/2 and products of d numbers."""
-    return 1 + 1.5 * d + d * (d - 1) / 2
+@dataclass(frozen=True, eq=False)
+class GroupedPlaces(GroupedRows):
+    """``cells -> [group, place]``: the cell of a grid; what is missing is in a group of its own.
+
+    n_cells: Of the grid, which are even unless there are edges.
+    edges: Of cells, for each group.
+    """
+
+    n_numbers: int = 1
+    n_cells: int = 0
+    edges: Array | None = field(default=None, repr=False)
+
+    def __call__(self, rows: Array) -> Array:
+        """Map a block of cells."""
+        cells = np.asarray(rows, dtype=np.float64)
+        (low, high), values, group = self.range, cells[:, [-1]], self.groups(cells)
+        if self.edges is not None:
+            place = (values >= self.edges[group]).sum(axis=1)
+        else:
+            t = np.clip((values[:, 0] - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
+            place = np.clip(np.floor((1 + t) / 2 * self.n_cells), 0, self.n_cells - 1)
+        return np.column_stack([np.where(np.isnan(values[:, 0]), self.n_groups, group), place])
+
+
+def _share_of_largest(x: Array, _: Array, largest: float) -> Array:
+    return x / largest
+
+
+def _count_and_value(_: Array, t: Array) -> Array:
+    return np.hstack([np.ones_like(t), t]) / 2
+
+
+def _polynomials(_: Array, t: Array, degree: int) -> Array:
+    """Return Bernstein's polynomials of degree 1 or 2, which add up to one."""
+    p = (1 + t) / 2
+    parts = [p, 1 - p] if degree == 1 else [p**2, 2 * p * (1 - p), (1 - p) ** 2]
+    return np.hstack(parts)
+
+
+def _square(_: Array, t: Array, centre: float) -> Array:
+    return np.asarray(((t - centre) / (1 + abs(centre))) ** 2)
 
 
 @dataclass(frozen=True)
@@ -377,14 +315,9 @@ class Question:
     confidence: float
     counts: str
 
-    @property
-    def values(self) -> tuple[Feature, ...]:
-        """The columns of numbers that are asked for."""
-        return self.features[len(self.axes) :]
-
-    def rows(self, form: str = "", cells: tuple[int, ...] = ()) -> GroupedRows:
-        """Return how a record is seen."""
-        return GroupedRows(self.axes, tuple(each.range for each in self.values), form, cells)
+    def rows(self, numbers: Callable[..., Array], n_numbers: int) -> GroupedRows:
+        """Return how a record is seen: the group, and numbers of its last cell."""
+        return GroupedRows(self.axes, self.features[-1].range, numbers, n_numbers)
 
     def draw(self, release: Release, rows: GroupedRows) -> Any:
         """Charge what was declared, unless it was, and draw."""
@@ -392,10 +325,11 @@ class Question:
             self.budget.charge()
         return self.budget.draw(release, self.records.mapped(rows))
 
-    def sums(self, form: str, apart: float = 2.0, length: float = 1.0) -> tuple[Array, float]:
+    def sums(
+        self, rows: GroupedRows, apart: float = 2.0, length: float = 1.0
+    ) -> tuple[Array, float]:
         """Return noisy sums of groups, and the deviation of each number's noise."""
-        rows = self.rows(form)
-        statistic = GroupSums(rows.n_groups, rows.width - 1, apart, length)
+        statistic = GroupSums(rows.n_groups, rows.n_numbers, apart, length)
         budget, is_gaussian = self.budget, False
         if budget.delta > 0 and math.isfinite(budget.epsilon):  # the law of less noise
             l1, l2 = (self.records.sensitivity(statistic, norm) for norm in (1, 2))
@@ -415,7 +349,7 @@ class Question:
         if not self.is_alone or n_rows is None:
             return known
         is_whole = n_rows - count < NOT_THERE * noise / math.sqrt(2)
-        is_whole &= not self.values[0].missing
+        is_whole &= not self.features[-1].missing
         return np.where(is_whole, n_rows, np.minimum(known, n_rows))
 
     def released(
@@ -438,7 +372,7 @@ class Question:
 def _begin(
     table: Any,
     by: str | Sequence[str],
-    columns: Sequence[str] = (),
+    column: str | None = None,
     *,
     bounds: TableBounds | Mapping[str, Any],
     epsilon: float,
@@ -461,11 +395,12 @@ def _begin(
             "or what that takes."
         )
     by = [by] if isinstance(by, str) else list(by)
-    asked = [replace(_column(known, name), fill=None) for name in (*by, *columns)]
-    for i, (name, column) in enumerate(zip((*by, *columns), asked, strict=True)):
-        if i >= len(by) and (column.categories is not None or column.parts):
-            raise InvalidInputError(f"The column {name!r} holds no numbers by its bounds.")
-        asked[i] = replace(column, log=column.log and keeps_log and i >= len(by))
+    asked = [replace(_column(known, name), fill=None, log=False) for name in by]
+    if column is not None:
+        last = _column(known, column)
+        if last.categories is not None or last.parts:
+            raise InvalidInputError(f"The column {column!r} holds no numbers by its bounds.")
+        asked.append(replace(last, fill=None, log=last.log and keeps_log))
     asked = asked or [*known.used[:1]]  # records of which nothing is asked are read by something
     unit = unit or (Unit.RECORD if known.person is None else Unit.PERSON)
     reader = PrivateStatistics(
@@ -530,7 +465,44 @@ def _bars(figures: Array, half: Any, low: float, high: float) -> dict[str, Array
     return {name: np.clip(each, low, high) for name, each in ends.items()}
 
 
+def _counts(asked: Question) -> tuple[Array, dict[str, Array]]:
+    """Return noisy counts of groups; and with error bars, none below zero, whole ones as such."""
+    rows = GroupedRows(asked.axes)
+    release = asked.budget.counts(CountTables((rows.n_groups,), ((0,),)))
+    noisy = asked.draw(release, rows)
+    mechanism, half = release.mechanism, 0.0
+    if not isinstance(mechanism, DiscreteLaplaceMechanism):
+        half = _factor(asked.confidence, is_one=True) * asked.budget.noise(release)
+    elif (grid := mechanism.grid(1)) is not None:
+        beyond = 2 / (1 + math.exp(-1 / grid[1]))  # P(|k| > h) = beyond exp(-(h + 1) / t)
+        half = math.ceil(grid[1] * math.log(beyond / (1 - asked.confidence))) - 1.0
+        half = max(0.0, half)
+    columns = {"count": np.maximum(noisy, 0.0), **_bars(noisy, half, 0.0, math.inf)}
+    kind = np.int64 if half == int(half) and (noisy == np.rint(noisy)).all() else np.float64
+    return noisy, {name: each.astype(kind) for name, each in columns.items()}
+
+
 # Statistics -------------------------------------------------------------------------------------
+
+SHARED = {  # parameters of several statistics
+    "$table": """table : DataFrame, Table, path or records
+        As `fit` takes it.""",
+    "$by": """$groups
+    **promise
+        See `release_counts`.""",
+    "$groups": """by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.""",
+    "$returns": """Returns
+    -------
+    ReleasedStatistic
+        The figures, their error bars and the guarantee.""",
+}
+
+
+def _documented(function: Callable[..., ReleasedStatistic]) -> Callable[..., ReleasedStatistic]:
+    for name, text in SHARED.items():
+        function.__doc__ = (function.__doc__ or "").replace(name, text)
+    return function
 
 
 def release_counts(table: Any, by: str | Sequence[str] = (), **promise: Any) -> ReleasedStatistic:
@@ -580,79 +552,47 @@ def release_counts(table: Any, by: str | Sequence[str] = (), **promise: Any) -> 
     ['ward', 'count', 'low', 'high']
     """
     asked = _begin(table, by, **promise)
-    rows = asked.rows()
-    release = asked.budget.counts(CountTables((rows.n_groups,), ((0,),)))
-    noisy = asked.draw(release, rows)
-    half = _half_of_count(release, asked)
-    found = np.maximum(noisy, 0.0)
-    return asked.released("counts", _counts(found, noisy, half), noisy=noisy)
+    noisy, figures = _counts(asked)
+    return asked.released("counts", figures, noisy=noisy)
 
 
+@_documented
 def release_histogram(
     table: Any,
     column: str,
     *,
     by: str | Sequence[str] = (),
     bins: int | Sequence[float] = 20,
-    ranges: bool = False,
     **promise: Any,
 ) -> ReleasedStatistic:
     """Release how many records have their number in each bin; whole numbers in whole bins.
 
     Parameters
     ----------
-    table : DataFrame, Table, path or records
-        As `fit` takes it.
+    $table
     column : str
         A column of numbers, or of categories.
-    by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.
+    $groups
     bins : int or sequence of float, default=20
         Number of bins, or their edges, which are public.
-    ranges : bool, default=False
-        Whether ranges of many bins matter more than single bins: counts of groups of bins are
-        released as well, and all agree; see `ReleasedStatistic.between`.
     **promise
         See `release_counts`.
 
-    Returns
-    -------
-    ReleasedStatistic
-        The figures, their error bars and the guarantee.
+    $returns
     """
     by = [by] if isinstance(by, str) else list(by)
-    if ranges and by:
-        raise InvalidInputError("'ranges' are of a histogram without groups: leave out 'by'.")
     asked = _begin(table, [*by, column], bins=bins, **promise)
-    axis = asked.axes[-1]
-    sizes, n_bins = [asked.rows().n_groups], len(axis.labels)
-    while ranges and sizes[-1] > FAN_OUT:
-        sizes.append(math.ceil(sizes[-1] / FAN_OUT))
-    rows = asked.rows("levels", tuple(sizes)) if ranges else asked.rows()
-    tables = tuple((level,) for level in range(len(sizes)))
-    release = asked.budget.counts(CountTables(tuple(sizes), tables))
-    noisy, noise = asked.draw(release, rows), asked.budget.noise(release)
-    covariance = np.eye(len(noisy)) * noise**2
-    half: Any = _half_of_count(release, asked)
-    if ranges:  # counts that agree with all levels best, by least squares
-        levels = [np.arange(n_bins) // FAN_OUT**i for i in range(len(sizes))]
-        sums = np.vstack([at == np.arange(n)[:, None] for at, n in zip(levels, sizes, strict=True)])
-        weights = np.linalg.inv(sums.T.astype(float) @ sums)
-        noisy, covariance = weights @ (sums.T @ noisy), weights * noise**2
-        half = _factor(asked.confidence) * np.sqrt(np.diag(covariance))
-    figures = _counts(np.maximum(noisy, 0.0), noisy, half)
-    edges = np.array(axis.edges or ())
-    if not axis.edges or isinstance(axis.labels[0], bool):
+    axis, (noisy, figures) = asked.axes[-1], _counts(asked)
+    if axis.edges is None or isinstance(axis.labels[0], bool):
         return asked.released("histogram", figures, noisy=noisy)
-    step = 1.0 if _is_whole(asked.features[-1]) else 0.0
-    ends = {"from": edges[:-1], "to": edges[1:] - step}
-    times = len(noisy) // n_bins
-    told = {name: np.tile(np.append(each, np.nan), times) for name, each in ends.items()}
-    few = replace(asked, axes=asked.axes[:-1])
-    more = {} if by else {"covariance": covariance}
-    return few.released("histogram", told | figures, noisy=noisy, **more)
+    edges, step = np.array(axis.edges), 1.0 if _is_whole(asked.features[-1]) else 0.0
+    times = len(noisy) // len(axis.labels)
+    for name, ends in (("to", edges[1:] - step), ("from", edges[:-1])):
+        figures = {name: np.tile(np.append(ends, np.nan), times), **figures}
+    return replace(asked, axes=asked.axes[:-1]).released("histogram", figures, noisy=noisy)
 
 
+@_documented
 def release_sum(
     table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
 ) -> ReleasedStatistic:
@@ -660,30 +600,25 @@ def release_sum(
 
     Parameters
     ----------
-    table : DataFrame, Table, path or records
-        As `fit` takes it.
+    $table
     column : str
         A column of numbers; those outside of the bounds are moved to the nearest bound.
-    by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.
-    **promise
-        See `release_counts`.
+    $by
 
-    Returns
-    -------
-    ReleasedStatistic
-        The figures, their error bars and the guarantee.
+    $returns
     """
-    asked = _begin(table, by, [column], **promise)
-    low, high = asked.values[0].range
+    asked = _begin(table, by, column, **promise)
+    low, high = asked.features[-1].range
     largest = max(abs(low), abs(high))
-    sums, noise = asked.sums("sum", (max(high, 0.0) - min(low, 0.0)) / largest)
+    rows = asked.rows(partial(_share_of_largest, largest=largest), 1)
+    sums, noise = asked.sums(rows, (max(high, 0.0) - min(low, 0.0)) / largest)
     half = _factor(asked.confidence, is_one=not asked.budget.delta) * noise * largest
     found = sums[:, 0] * largest
     ends = (min(low, 0.0) * math.inf if low < 0 else 0.0, math.inf if high > 0 else 0.0)
     return asked.released("sum", {"sum": np.clip(found, *ends), **_bars(found, half, *ends)})
 
 
+@_documented
 def release_mean(
     table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
 ) -> ReleasedStatistic:
@@ -691,14 +626,10 @@ def release_mean(
 
     Parameters
     ----------
-    table : DataFrame, Table, path or records
-        As `fit` takes it.
+    $table
     column : str
         A column of numbers; those outside of the bounds are moved to the nearest bound.
-    by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.
-    **promise
-        See `release_counts`.
+    $by
 
     Returns
     -------
@@ -706,13 +637,13 @@ def release_mean(
         The figures, their error bars and the guarantee. The mean is null where the count is no
         larger than its noise; its error bar is then the range.
     """
-    asked = _begin(table, by, [column], **promise)
-    low, high = asked.values[0].range
+    asked = _begin(table, by, column, **promise)
+    low, high = asked.features[-1].range
     if asked.is_alone:  # [S3] the count costs nothing
-        sums, noise = asked.sums("plain", 1.0, math.sqrt(0.5))
+        sums, noise = asked.sums(asked.rows(_count_and_value, 2), 1.0, math.sqrt(0.5))
         (count, total), noise = 2 * sums.T, 2 * noise
     else:  # [S4] of p and 1 - p, which add up to one
-        sums, noise = asked.sums("mean")
+        sums, noise = asked.sums(asked.rows(partial(_polynomials, degree=1), 2))
         count, total, noise = sums.sum(axis=1), sums[:, 0] - sums[:, 1], math.sqrt(2) * noise
     wide = _factor(asked.confidence) * noise
     # [S5] all m with |total - m count| <= wide sqrt(1 + m²)
@@ -732,6 +663,7 @@ def release_mean(
     )
 
 
+@_documented
 def release_variance(
     table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
 ) -> ReleasedStatistic:
@@ -739,40 +671,36 @@ def release_variance(
 
     Parameters
     ----------
-    table : DataFrame, Table, path or records
-        As `fit` takes it.
+    $table
     column : str
         A column of numbers; those outside of the bounds are moved to the nearest bound.
-    by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.
-    **promise
-        See `release_counts`.
+    $by
 
     Returns
     -------
     ReleasedStatistic
         The figures, their error bars and the guarantee; null where the count is too small.
     """
-    asked = _begin(table, by, [column], **promise)
-    low, high = asked.values[0].range
+    asked = _begin(table, by, column, **promise)
+    low, high = asked.features[-1].range
     z, unit = _factor(asked.confidence), ((high - low) / 2) ** 2
     if asked.is_alone:  # [S6] squares around a first mean
         budget = asked.budget
         n_rows, share = asked.records.public_rows, MEAN_SHARE
-        if n_rows is not None and not asked.values[0].missing:  # what errs least in sum
+        if n_rows is not None and not asked.features[-1].missing:  # what errs least in sum
             share = min(2 * MEAN_SHARE, 2.3 * (n_rows * min(budget.epsilon, 100.0)) ** -0.4)
         first = budget.laplace(GroupSums(1, 2, 1.0, math.sqrt(0.5)), share * ROUNDED_DOWN)
         second = budget.laplace(GroupSums(1, 1, 1.0), (1 - share) * ROUNDED_DOWN)
-        count, total = 2 * asked.draw(first, asked.rows("plain")).T
+        count, total = 2 * asked.draw(first, asked.rows(_count_and_value, 2)).T
         wide = z * 2 * budget.noise(first)
         is_clear, n = count > 3 * wide, asked.known(count, wide / z)
         centre = float(np.clip(total / n, -1, 1)[0])
-        rows, scale = replace(asked.rows("square"), centre=centre), (1 + abs(centre)) ** 2
+        rows, scale = asked.rows(partial(_square, centre=centre), 1), (1 + abs(centre)) ** 2
         found = scale * asked.draw(second, rows)[:, 0] / n
         half = (z * scale * budget.noise(second) + wide * np.abs(found)) / n
         half += (1 + centre**2) * (wide / n) ** 2
     else:  # [S4] polynomials that add up to one
-        sums, noise = asked.sums("variance")
+        sums, noise = asked.sums(asked.rows(partial(_polynomials, degree=2), 3))
         count = sums.sum(axis=1)
         is_clear = count > 3 * z * math.sqrt(3) * noise
         n = np.where(is_clear, count, 1.0)
@@ -785,6 +713,7 @@ def release_variance(
     return asked.released("variance", {name: unit * each for name, each in figures.items()})
 
 
+@_documented
 def release_quantiles(
     table: Any,
     column: str,
@@ -798,35 +727,30 @@ def release_quantiles(
 
     Parameters
     ----------
-    table : DataFrame, Table, path or records
-        As `fit` takes it.
+    $table
     column : str
         A column of numbers.
     at : float or sequence of float, default=(0.5,)
         Which quantiles, each between 0 and 1; the budget is shared among them.
-    by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.
+    $groups
     error_bars : bool, default=True
-        Whether a tenth of epsilon is spent on error bars.
+        Whether 30 % of epsilon are spent on error bars.
     **promise
         See `release_counts`.
 
-    Returns
-    -------
-    ReleasedStatistic
-        The figures, their error bars and the guarantee.
+    $returns
     """
     shares = [float(each) for each in np.atleast_1d(np.asarray(at, dtype=float))]
     if not shares or not all(0 < each < 1 for each in shares):
         raise InvalidInputError("'at' must be numbers between 0 and 1, such as 0.5.")
-    asked = _begin(table, by, [column], keeps_log=True, **promise)
-    feature, n_groups = asked.values[0], asked.rows().n_groups
+    asked = _begin(table, by, column, keeps_log=True, **promise)
+    feature, n_groups = asked.features[-1], GroupedRows(asked.axes).n_groups
     is_whole = _is_whole(feature) and not feature.log
     n_cells = max(2, min(MAX_CELLS, MAX_PLACES // n_groups))
     low, high = feature.range
     if is_whole:  # a cell is one whole number, if they are not too many
         n_cells, low, high = min(n_cells, int(high - low) + 1), low - 0.5, high + 0.5
-    rows = replace(asked.rows("place", (n_cells,)), ranges=((low, high),))
+    rows = GroupedPlaces(asked.axes, (low, high), n_cells=n_cells)
     step, missed = (high - low) / n_cells, (1 - asked.confidence) / 2
     away = step * AWAY ** np.arange(math.ceil(math.log(n_cells, AWAY)) + 1)
     away = np.concatenate([-away[::-1], [0.0], away]) - step / 2
@@ -854,83 +778,3 @@ def release_quantiles(
         numbers = feature.unscaled(scaled)
         figures[name] = np.rint(numbers) if is_whole else numbers
     return asked.released("quantiles", figures)
-
-
-def release_correlation(
-    table: Any, columns: Sequence[str], *, by: str | Sequence[str] = (), **promise: Any
-) -> ReleasedStatistic:
-    """Release the correlations of columns of numbers, of the records that have all of them.
-
-    Parameters
-    ----------
-    table : DataFrame, Table, path or records
-        As `fit` takes it.
-    columns : sequence of str
-        Two columns of numbers or more.
-    by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.
-    **promise
-        See `release_counts`.
-
-    Returns
-    -------
-    ReleasedStatistic
-        A row for each pair. A correlation is null where a column's variance is no larger than its
-        noise; its error bar is then -1 to 1.
-    """
-    d = len(columns)
-    if d < 2 or isinstance(columns, str):
-        raise InvalidInputError("'columns' must name two columns of numbers or more.")
-    asked = _begin(table, by, columns, **promise)
-    most = _most_products(d)
-    apart = d * (d + 2) ** 2 / (2 * (d + 1)) / most  # [S7]
-    sums, noise = asked.sums("products", apart, math.sqrt(1 + 1.25 * d + d * (d - 1) / 2) / most)
-    sums, noise, z = sums.T * most, noise * most, _factor(asked.confidence)
-    is_clear = sums[0] > 3 * z * noise
-    n = np.where(is_clear, sums[0], 1.0)
-    means, squares = sums[1 : 1 + d] / n, sums[1 + d : 1 + 2 * d] / n + 0.5
-    spread = squares - means**2
-    error = z * noise / n * np.sqrt(1 + 4 * means**2 + (0.5 - squares + 2 * means**2) ** 2)
-    is_spread = is_clear & (spread > 3 * error)
-    found, half, first, second = [], [], [], []
-    for k, (i, j) in enumerate(itertools.combinations(range(d), 2)):
-        fine = is_spread[i] & is_spread[j]
-        u, v = (np.where(fine, spread[each], 1.0) for each in (i, j))
-        product = sums[1 + 2 * d + k] / n
-        r = (product - means[i] * means[j]) / np.sqrt(u * v)
-        slopes = [  # of the sums of 1, t and t', t² and t'², t t'
-            (2 * means[i] * means[j] - product) / np.sqrt(u * v)
-            - r / 2 * sum((0.5 - squares[e] + 2 * means[e] ** 2) / w for e, w in ((i, u), (j, v))),
-            -means[j] / np.sqrt(u * v) + r * means[i] / u,
-            -means[i] / np.sqrt(u * v) + r * means[j] / v,
-            -r / 2 / u,
-            -r / 2 / v,
-            1 / np.sqrt(u * v),
-        ]
-        wide = z * noise / n * np.linalg.norm(slopes, axis=0)
-        found.append(np.where(fine, np.clip(r, -1, 1), np.nan))
-        half.append(np.where(fine, wide, 2.0))
-        first += [columns[i]]
-        second += [columns[j]]
-    figures, wide = np.stack(found, axis=1), np.stack(half, axis=1)
-    names = {"first": np.tile(first, len(figures)), "second": np.tile(second, len(figures))}
-    bars = _bars(np.nan_to_num(figures), wide, -1.0, 1.0)
-    return asked.released("correlation", {**names, "correlation": figures, **bars})
-
-
-def _counts(found: Array, noisy: Array, half: Any) -> dict[str, Array]:
-    """Return counts with their error bars; whole ones as whole numbers."""
-    columns = {"count": found, **_bars(noisy, half, 0.0, math.inf)}
-    is_whole = all((each == np.rint(each)).all() for each in (noisy, np.asarray(half)))
-    return {k: each.astype(np.int64) if is_whole else each for k, each in columns.items()}
-
-
-def _half_of_count(release: Release, asked: Question) -> float:
-    """Return half of the error bar of one count, exactly."""
-    mechanism, missed = release.mechanism, 1 - asked.confidence
-    if not isinstance(mechanism, DiscreteLaplaceMechanism):
-        return _factor(asked.confidence, is_one=True) * asked.budget.noise(release)
-    if (grid := mechanism.grid(1)) is None:
-        return 0.0
-    beyond = 2 / (1 + math.exp(-1 / grid[1]))  # P(|k| > h) = beyond exp(-(h + 1) / t)
-    return max(0.0, math.ceil(grid[1] * math.log(beyond / missed)) - 1.0)

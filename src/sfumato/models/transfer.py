@@ -40,14 +40,12 @@ from sfumato.core.constraints import (
 )
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.budget import Budget
 from sfumato.models.gaussians import (
-    CentredGaussians,
     ClassGaussians,
     ClassGaussianSums,
     stored_gaussians,
-    top_eigenvectors,
 )
+from sfumato.models.linear import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.saving import load, save
 from sfumato.privacy.guarantee import Guarantee, Unit
@@ -59,9 +57,6 @@ from sfumato.tables.schema import TableBounds
 Array = NDArray[Any]
 Codes = NDArray[np.intp]
 Gaussians = dict[str, Array]  # counts, means, covariances; of a source also centre, basis, radius
-# A source before anything is charged: its budget, what it has to pay, and what then draws its
-# Gaussians, with their guarantee.
-Planned = tuple[Budget, tuple[Any, ...], Callable[[], tuple[Gaussians, Guarantee]]]
 OF_A_SOURCE = ("classes_", "n_source_features_", "source_bounds_", "source_", "source_guarantee_")
 
 # Chosen on rows of USPS and MNIST that no reported accuracy is taken from.
@@ -82,10 +77,6 @@ NOT_PROTECTED = (
 WARNING = (
     "The target is not protected: the fitted model is made from its raw rows and labels, and "
     "contains projections of single rows. Give it only to people who may see the target."
-)
-UNUSED = (
-    "Source and target have different numbers of features, so the source does not help. Map the "
-    "rows of the target to the features of the source, for example images to the same size."
 )
 N_FOLDS = 2
 MAX_WEIGHT = 0.25  # of a source beside the target
@@ -199,8 +190,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     Notes
     -----
-    Source and target must have the same features for the source to help: map rows of the target
-    (for example images of another size) to those of the source.
+    Source and target must have the same features: map rows of the target (for example images of
+    another size) to those of the source.
 
     Examples
     --------
@@ -344,7 +335,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def _learn(self, source: Any, y_source: Any, target: Any, y_target: Any) -> Codes | None:
         """Fit; return the codes of the target's rows, if there is a target."""
         check_parameters(self, self.parameters)
-        planned: Planned | None = None
+        sums: ClassGaussianSums | None = None
         if isinstance(source, str | os.PathLike):
             source = load(source)
         if isinstance(source, BaseEstimator):
@@ -353,45 +344,27 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             self._forget(but_of=source)
         else:
             self._forget()
-            planned = self.plan_source(source, y_source)
+            given, budget = self._begin(source, y_source)
+            self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
+            records = given.mapped(self._cube)
+            records = records.mapped(IntoUnitBall(self._cube.inner_bounds, records.width))
+            sums = ClassGaussianSums(  # [T1] the budget divided
+                budget,
+                records,
+                n_classes=len(self.classes_),
+                n_components=min(self.n_components, records.width),
+                n_parts=1,
+            )
+            events = budget.calibrate()
         few = None if target is None else self._check_target(target, y_target)
-        if planned is not None:  # [T2] everything is checked, then charged, and then drawn
-            budget, events, draw = planned
+        if sums is not None:  # [T2] everything is checked, then charged, and then drawn
             budget.charge(*events)
-            self.source_, self.source_guarantee_ = draw()
+            released = sums.draw().in_units_of(self._cube.inner_bounds)  # [T3] the releases
+            found = {**released.to_record(), "radius": np.array(released.radius)}
+            self.source_ = {name: each for name, each in found.items() if name != "classes"}
+            self.source_guarantee_ = budget.guarantee()  # [T4] post-processing
             self.guarantee_ = self.source_guarantee_
         return None if few is None else self._fit_target(*few)
-
-    def plan_source(self, source: Any, y_source: Any) -> Planned:
-        """Divide the budget of the source between a few sums; nothing is charged.
-
-        Parameters
-        ----------
-        source, y_source : array-like
-            As in `fit`.
-
-        Returns
-        -------
-        tuple
-            The budget, what it has to pay, and what then draws the Gaussians and their guarantee.
-        """
-        given, budget = self._begin(source, y_source)
-        self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
-        records = given.mapped(self._cube)
-        records = records.mapped(IntoUnitBall(self._cube.inner_bounds, records.width))
-        sums = ClassGaussianSums(  # [T1] the budget divided
-            budget,
-            records,
-            n_classes=len(self.classes_),
-            n_components=min(self.n_components, records.width),
-            n_parts=1,
-        )
-
-        def draw() -> tuple[Gaussians, Guarantee]:
-            released = sums.draw().in_units_of(self._cube.inner_bounds)  # [T3] the releases
-            return from_released(released), budget.guarantee()  # [T4] post-processing
-
-        return budget, budget.calibrate(), draw
 
     @property
     def _cube(self) -> IntoUnitCube:
@@ -405,17 +378,19 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             raise InvalidInputError(
                 "'y_target' is missing: give one label for each target row, -1 where there is none."
             )
+        if rows.shape[1] != self.n_source_features_:
+            raise InvalidInputError(
+                f"The target has {rows.shape[1]} features, the source {self.n_source_features_}. "
+                "Map the rows of the target to those of the source, such as images to one size."
+            )
         known = checked_column(self, to_host(y_target), len(rows))
-        has_start = self.use_source and self._common_features()
-        every_class = None if has_start else "a start without the source"
+        every_class = None if self.use_source else "a start without the source"
         codes = target_codes(self.classes_, known, every_class=every_class)
         if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
             raise InvalidInputError(
                 "The target is one row without a label; with 'cross_fit' no row is labelled by "
                 "itself. Give at least two rows."
             )
-        if self.use_source and not has_start:
-            warnings.warn(UNUSED, stacklevel=5)
         return sound_rows(rows), codes
 
     def _fit_target(self, rows: Array, codes: Codes) -> Codes:
@@ -429,13 +404,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         self.target_directions_ = top_eigenvectors(away.T @ away, n_kept)[1]
         points = self._target_points(rows)
         known = np.eye(len(self.classes_))[codes] * labelled[:, None]
-        are_common = self.use_source and self._common_features()
-        self.start_, self.adapted_ = begin(
-            self.source_,
-            coordinates_of(self.source_, self._cube.scaled(rows)) if are_common else None,
-            points,
-            known,
-        )
+        there = coordinates_of(self.source_, self._cube.scaled(rows)) if self.use_source else None
+        self.start_, self.adapted_ = begin(self.source_, there, points, known)
         found = np.where(labelled, codes, self._adapted_scores(rows).argmax(axis=1))
         generator = check_random_state(self.random_state)
         fit = partial(fit_autoencoders, self, generator, n_layers=self.n_layers, center=True)
@@ -495,8 +465,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         -------
         dict of ndarray of shape (n_samples, n_classes)
             "target", "source_to_target" and "source". Errors are squared distances, but those of
-            Gaussians (both source terms) are minus twice a log-density. "source" needs features in
-            common; without a target it is all there is.
+            Gaussians (both source terms) are minus twice a log-density. Without a target there is
+            "source" alone.
         """
         check_is_fitted(self, "source_")
         rows = self._given_rows(X)
@@ -510,7 +480,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         elif hasattr(self, "target_"):
             coordinates = coordinates_of(self.target_, self._cube.scaled(rows))
             found["target"] = -2 * log_joint(self.target_, coordinates)
-        if "target" not in found or (self.use_source and self._common_features()):
+        if "target" not in found or self.use_source:
             points = coordinates_of(self.source_, self._cube.scaled(rows))
             found["source"] = -2 * log_joint(self.source_, points)
         return found
@@ -528,9 +498,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         if isinstance(self.bounds, TableBounds) and is_table(X):
             X = self._reader.rows(X)
         return checked_rows(self, X, reset=reset)
-
-    def _common_features(self) -> bool:
-        return bool(self.n_source_features_ == self.n_features_in_)
 
     def _target_points(self, rows: Array) -> Array:
         return np.asarray((rows - self.target_centre_) @ self.target_directions_)
@@ -550,8 +517,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         for name in needed:
             if getattr(self, name, None) is None:
                 raise refuse(name, "there, for this target")
-        if not has_classifier and sizes["d"] != sizes["e"]:
-            raise refuse("n_source_features_", "the number of features, but for a public target")
+        if sizes["d"] != sizes["e"]:
+            raise refuse("n_source_features_", "the number of features")
         if hasattr(self, "adapted_"):
             at_source = getattr(self, "start_", None) == SOURCE
             began = self.source_["basis"].shape[1] if at_source else sizes.get("t")
@@ -566,13 +533,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
 
 # What follows from a released source at the target: no row of a source is read here ---------------
-
-
-def from_released(released: CentredGaussians) -> Gaussians:
-    """Return what is kept of a release, one Gaussian per class."""
-    found = {**released.to_record(), "radius": np.array(released.radius)}
-    del found["classes"]
-    return found
 
 
 def coordinates_of(source: Gaussians, rows: Array) -> Array:
@@ -612,8 +572,11 @@ def adapted(
     """
     pooled_rows = max(POOLED_ROWS, POOLED_SHARE * len(rows))
     prior = pooled_rows if covariances is None else SOURCE_ROWS
+    labelled = known.any(axis=1)
     for _ in range(ROUNDS):
-        weights = _memberships(scores, known)
+        weights = softmax(scores, axis=1)
+        weights[labelled] = max(LABEL_WEIGHT, LABEL_SHARE * len(known)) * known[labelled]
+        weights = np.maximum(weights, 1e-12)
         counts = weights.sum(axis=0)
         means = (weights.T @ rows) / counts[:, None]
         scatters = np.array([(w[:, None] * rows).T @ rows for w in weights.T])
@@ -627,13 +590,6 @@ def adapted(
         found = {"counts": counts, "means": means, "covariances": definite}
         scores = log_joint(found, rows)
     return found
-
-
-def _memberships(scores: Array, known: Array) -> Array:
-    weights = softmax(scores, axis=1)
-    labelled = known.any(axis=1)
-    weights[labelled] = max(LABEL_WEIGHT, LABEL_SHARE * len(known)) * known[labelled]
-    return np.asarray(np.maximum(weights, 1e-12))
 
 
 def _squared_distances(rows: Array, centres: Array) -> Array:
@@ -685,9 +641,9 @@ def fit_autoencoders(
     shared = {name: getattr(owner, name) for name in names} | parameters
     seed = generator.randint(2**31 - 1)
     model = MembershipClassifier(n_components, dtype="float32", random_state=seed, **shared)
-    model._width = width  # for this fit
+    model.__dict__["_width"] = width  # for this fit
     model.fit(rows, codes)
-    del model._width
+    del model.__dict__["_width"]
     return model
 
 

@@ -63,31 +63,3 @@ def draw_lines(
     axes.set(**labels)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-
-
-def draw_points(figure: Any, series: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw sets of points of the plane or of space, a panel a title, a colour a name."""
-    figure.set_size_inches(3.4 * len(series) + 0.5, 3.6)
-    for number, (title, sets) in enumerate(series.items()):
-        is_space = len(next(iter(sets.values()))[0]) == 3
-        options = {"projection": "3d"} if is_space else {"aspect": "equal"}
-        axes = figure.add_subplot(1, len(series), number + 1, title=title, **options)
-        for name, points in sets.items():
-            axes.plot(*zip(*points, strict=True), ".", markersize=2, label=name, alpha=0.7)
-        axes.legend(fontsize=7)
-
-
-def draw_image_grid(figure: Any, series: Mapping[str, Any]) -> None:
-    """Draw square images in rows; ``series["rows"]`` has a list of images a label."""
-    rows = series["rows"]
-    width = max(len(images) for images in rows.values())
-    figure.set_size_inches(0.9 * width + 1, 0.95 * len(rows) + 0.6)
-    panels = figure.subplots(len(rows), width, squeeze=False)
-    for line, (label, images) in zip(panels, rows.items(), strict=True):
-        for axes in line:
-            axes.set_axis_off()
-        for axes, image in zip(line, images, strict=False):
-            side = round(len(image) ** 0.5)
-            pixels = [image[i * side : (i + 1) * side] for i in range(side)]
-            axes.imshow(pixels, cmap="gray_r", vmin=0, vmax=1)
-        line[0].set_title(label, fontsize=7, loc="left")

@@ -9,8 +9,6 @@ mathematics: install ``sfumato[certificate]``.
 from __future__ import annotations
 
 import hashlib
-import hmac
-import io
 import json
 import math
 import os
@@ -20,31 +18,21 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.dataset_budget import DatasetBudget
-from sfumato.models.saving import CERTIFICATE, open_stored, running_version, write_members
+from sfumato.models.saving import CERTIFICATE, open_stored, running_version
 from sfumato.privacy.composition import explained_by_events
 from sfumato.privacy.distributions import pld_curve, unnamed
 from sfumato.privacy.events import GaussianEvent, flatten
 from sfumato.privacy.gaussian import delta_from_mu
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.tables.files import (
-    FORMATS,
-    TableFile,
-    metadata_beside,
-    note_of,
-    parse_note,
-    write_table,
-)
+from sfumato.tables.files import FORMATS, TableFile, metadata_beside, parse_note
 
 FORMAT = "sfumato-certificate"
 FORMAT_VERSION = 1
 CURVE_POINTS = 13
-MIN_KEY = 32
 
 ALGORITHM = "Ed25519"
-KEY = "certificate"  # in the metadata of a table
 
 
 class CertificateError(SfumatoError):
@@ -60,8 +48,6 @@ def certificate_of(
     budget: DatasetBudget | None = None,
     purpose: str | None = None,
     by: str | None = None,
-    data: str | os.PathLike[str] | None = None,
-    data_key: bytes | None = None,
 ) -> dict[str, Any]:
     """Return the content of a certificate; it is not signed yet."""
     promise = promise_in(file)
@@ -87,7 +73,7 @@ def certificate_of(
             "version": running_version(),
             "code_sha256": code_fingerprint(),
         },
-        "data": None if data is None else data_fingerprint(data, data_key),
+        "data": None,  # of format version 1: no fingerprint of records is made any more
         "ledger": ledger,
         "purpose": purpose or charge.get("purpose"),
         "by": by or charge.get("by"),
@@ -146,17 +132,6 @@ def code_fingerprint() -> str:
         found.update(f"{path.relative_to(root).as_posix()}\n".encode())
         found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()
-
-
-def data_fingerprint(data: str | os.PathLike[str], key: bytes | None) -> dict[str, str]:
-    """Return the HMAC of a file of records under the owner's key."""
-    if key is None or len(key) < MIN_KEY:
-        raise InvalidInputError(
-            f"'data_key' must be a secret of at least {MIN_KEY} bytes: a fingerprint without "
-            "one tells anybody who guesses a record whether the guess is right."
-        )
-    value = hmac.new(key, Path(data).read_bytes(), hashlib.sha256).hexdigest()
-    return {"algorithm": "HMAC-SHA256", "value": value}
 
 
 # Signing and checking -----------------------------------------------------------------------------
@@ -258,22 +233,17 @@ def verified(
         ) from None
     if public_key is not None and signature["public_key"] != public_key.strip().lower():
         raise CertificateError("The certificate is signed by a different key from the one given.")
-    if file is not None:
-        _check_subject(found, file)
-    return found
-
-
-def _check_subject(certificate: Mapping[str, Any], file: str | os.PathLike[str]) -> None:
-    subject = certificate["subject"]
-    if subject_of(file)["sha256"] != subject["sha256"]:
+    if file is None:
+        return found
+    if subject_of(file)["sha256"] != found["subject"]["sha256"]:
         raise CertificateError(f"The certificate is about other content than that of '{file}'.")
-    promise = promise_in(file)
-    stated = Guarantee.from_dict(promise["guarantee"]).to_dict()
+    stated = Guarantee.from_dict(promise_in(file)["guarantee"]).to_dict()
     names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events")
-    if any(stated[name] != certificate[name] for name in names):
+    if any(stated[name] != found[name] for name in names):
         raise CertificateError(
             f"The certificate states a different guarantee from '{file}' states."
         )
+    return found
 
 
 def _canonical(value: Any) -> bytes:
@@ -334,8 +304,18 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
     if not path.is_file():
         raise InvalidInputError(f"There is no file '{path}'.")
     if path.suffix.lower() in FORMATS:
-        stored = _table_record(path)
-        return {"class": stored["class"], "guarantee": stored["guarantee"], "bounds": None}
+        beside = metadata_beside(path)
+        has_note = beside.is_file()
+        try:
+            stored: Any = (
+                parse_note(beside.read_bytes(), beside) if has_note else TableFile(path).metadata()
+            )
+            return {"class": stored["class"], "guarantee": stored["guarantee"], "bounds": None}
+        except (TypeError, KeyError):
+            raise InvalidInputError(
+                f"'{path}' contains no guarantee: it is an ordinary table, or was rewritten "
+                "afterwards."
+            ) from None
     with open_stored(path) as members:
         header = members.header()
     if header["guarantee"] is None:
@@ -346,48 +326,3 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
         "guarantee": header["guarantee"],
         "bounds": header["model"]["parameters"].get("bounds"),
     }
-
-
-def _table_record(path: Path) -> dict[str, Any]:
-    beside = metadata_beside(path)
-    try:
-        stored: Any = (
-            parse_note(beside.read_bytes(), beside)
-            if beside.is_file()
-            else TableFile(path).metadata()
-        )
-        found = {**stored, "class": stored["class"], "guarantee": stored["guarantee"]}
-    except (TypeError, KeyError):
-        raise InvalidInputError(
-            f"'{path}' contains no guarantee: it is an ordinary table, or was rewritten afterwards."
-        ) from None
-    return found
-
-
-def embed(certificate: str, file: str | os.PathLike[str]) -> None:
-    """Put a certificate into a file; its content stays the same."""
-    path = Path(file)
-    if path.suffix.lower() in FORMATS:
-        record = {**_table_record(path), KEY: certificate}
-        if path.suffix.lower() != ".parquet":  # in the note beside the text
-            with atomic_write(metadata_beside(path)) as note:
-                note.write(note_of(record))
-            return
-        write_table(TableFile(path).read(may_be_empty=True), path, record)
-        return
-    with open_stored(path) as members:
-        parts = {name: members.read(name) for name in members.sums if name != CERTIFICATE}
-    content = io.BytesIO()
-    write_members(content, {**parts, CERTIFICATE: certificate.encode()})
-    with atomic_write(path) as out:
-        out.write(content.getvalue())
-
-
-def embedded_in(file: str | os.PathLike[str]) -> str | None:
-    """Return the text of the certificate that a file carries."""
-    path = Path(file)
-    if path.suffix.lower() in FORMATS:
-        found = _table_record(path).get(KEY)
-        return None if found is None else str(found)
-    with open_stored(path) as members:
-        return members.read(CERTIFICATE).decode() if CERTIFICATE in members.sums else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -16,8 +15,7 @@ import numpy as np
 
 from sfumato.models.additive import ColumnCurve
 from sfumato.report.pages import render
-from sfumato.report.parts import Roc
-from sfumato.report.words import aligned, number
+from sfumato.report.words import number
 
 Mark = tuple[str, dict[str, Any], str]
 
@@ -25,29 +23,7 @@ WIDTH, HEIGHT = 340, 190
 LEFT, RIGHT, TOP, BOTTOM = 8.0, 332.0, 26.0, 160.0
 _LINE_HEIGHT = 18.0
 _CHARACTER = 6.9  # mean width of one, generously, at the 12.5 pixels of the labels
-_SHAPES = (
-    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",  # disc
-    "M-4 -4h8v8h-8z",  # square
-    "M0 -5.5L5 3.5H-5z",  # triangle
-    "M0 -5.5L5.5 0L0 5.5L-5.5 0z",  # diamond
-)
 _DASHES = ("none", "6 4", "2 3", "10 3 2 3")
-
-
-@dataclass(frozen=True)
-class Point:
-    """One result against epsilon; `proved` False draws it hollow."""
-
-    name: str
-    epsilon: float
-    value: float
-    proved: bool = True
-
-    @property
-    def told(self) -> str:
-        """The point in words."""
-        hollow = "" if self.proved else ", not proved"
-        return f"{self.name}: {self.value:.4g} at epsilon {self.epsilon:.4g}{hollow}"
 
 
 def picture(
@@ -104,83 +80,6 @@ def path(corners: Iterable[tuple[float, float]], tag: str = "polyline", **more: 
 def ellipsize(words: str, longest: int) -> str:
     """Return words shortened to a number of characters."""
     return words if len(words) <= longest else words[: max(longest - 1, 1)] + "…"
-
-
-def against_epsilon(
-    points: Sequence[Point], *, metric: str, ceiling: float | None, key: str
-) -> str:
-    """Draw `metric` against epsilon; the value without privacy, `ceiling`, is a dashed line.
-
-    Points of one name are joined and named below. Epsilon is logarithmic where all are positive.
-    """
-    series: dict[str, list[Point]] = {}
-    for point in sorted(points, key=lambda p: p.epsilon):
-        series.setdefault(point.name, []).append(point)
-    ticks = _round_ticks([p.value for p in points] + ([] if ceiling is None else [ceiling]))
-    left, bottom = max(map(len, aligned(ticks))) * 7.5 + 12, 230.0
-    epsilons = sorted({point.epsilon for point in points})
-    scale = math.log if epsilons[0] > 0 else float
-    first, last = scale(epsilons[0]), scale(epsilons[-1])
-
-    def x(epsilon: float) -> float:
-        share = 0.5 if first == last else (scale(epsilon) - first) / (last - first)
-        return left + 18 + share * (WIDTH - 4 - left - 36)  # a point never sits on the frame
-
-    def y(value: float) -> float:
-        return bottom - (value - ticks[0]) / (ticks[-1] - ticks[0]) * (bottom - 34)
-
-    marks = [text(0, 14, metric, "axis-name")]
-    for tick, label in zip(ticks, aligned(ticks), strict=True):
-        style = "base" if tick == ticks[0] else "grid"
-        marks.append(rule(left, y(tick), WIDTH - 4, y(tick), style))
-        marks.append(text(left - 8, y(tick) + 4, label, anchor="end"))
-    drawn = -math.inf
-    for epsilon in epsilons:
-        if x(epsilon) - drawn >= 38:
-            drawn = x(epsilon)
-            marks.append(rule(drawn, bottom, drawn, bottom + 5, "base"))
-            marks.append(text(drawn, bottom + 20, number(epsilon), anchor="middle"))
-    marks.append(text((left + WIDTH) / 2, bottom + 40, "epsilon (ε)", "axis-name", "middle"))
-    told = [
-        f"{name}: " + ", ".join(f"{p.value:.4g} at epsilon {p.epsilon:.4g}" for p in own)
-        for name, own in series.items()
-    ]
-    if ceiling is not None:
-        marks.append(rule(left, y(ceiling), WIDTH - 4, y(ceiling), "ceiling"))
-        marks.append(text(left + 4, y(ceiling) - 7, f"non-private {number(ceiling)}", "faint"))
-        told.append(f"without privacy: {ceiling:.4g}")
-    for i, (name, own) in enumerate(series.items()):
-        level = bottom + 58 + i * _LINE_HEIGHT
-        marks.append(path((x(p.epsilon), y(p.value)) for p in own))
-        marks += [_sign(x(p.epsilon), y(p.value), i, p.proved, p.told) for p in own]
-        marks.append(_sign(left + 5, level, i, all(p.proved for p in own)))
-        longest = int((WIDTH - left - 24) / _CHARACTER)
-        marks.append(text(left + 16, level + 4, ellipsize(name, longest), "label"))
-    size = (WIDTH, int(bottom + 56 + len(series) * _LINE_HEIGHT))
-    return picture(f"{metric} against epsilon", "; ".join(told), marks, key=key, size=size)
-
-
-def _sign(x: float, y: float, series: int, proved: bool, told: str = "") -> Mark:
-    """Return the sign of a series: lines differ by shape, since there is one colour for all."""
-    style = "mark" if proved else "mark unproved"
-    place = {"transform": f"translate({x:.1f} {y:.1f})", "d": _SHAPES[series % len(_SHAPES)]}
-    return "path", {"class": style, **place}, told
-
-
-def _round_ticks(values: Sequence[float]) -> list[float]:
-    """Return about five round numbers that enclose all values with some air around them."""
-    low, high = min(values), max(values)
-    spread = max(high - low, 1e-6 * max(abs(low), abs(high)))
-    air = 0.08 * (spread if spread > 1e-100 else 1.0)
-    share = low >= 0 and high <= 1  # of such a metric nothing lies beyond 0 and 1
-    low, high = low - air, high + air
-    if share:
-        low, high = max(low, 0.0), min(high, 1.0)
-    rough = (high - low) / 4
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= rough * (1 - 1e-9))
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def paired_bars(
@@ -246,7 +145,7 @@ def square_matrix(
     return picture(title, told, marks, key=key, size=(WIDTH, int(TOP + side * len(names)) + 10))
 
 
-def roc_curves(curves: Sequence[Roc], *, key: str, decades: int | None = None) -> str:
+def roc_curves(curves: Sequence[Mapping[str, Any]], *, key: str, decades: int | None = None) -> str:
     """Draw true against false positive rates; the diagonal is what guessing gives."""
     left, top, side = 44.0, 20.0, 280.0
     bottom = top + side
@@ -269,14 +168,14 @@ def roc_curves(curves: Sequence[Roc], *, key: str, decades: int | None = None) -
         dash = {"stroke-dasharray": _DASHES[i % len(_DASHES)]}
         corners = [
             (left + side * share(a), bottom - side * share(b))
-            for a, b in zip(each.false_positive_rate, each.true_positive_rate, strict=True)
+            for a, b in zip(each["false_positive_rate"], each["true_positive_rate"], strict=True)
         ]
         marks.append(path(corners, **dash))
         level = bottom + 52 + _LINE_HEIGHT * i
         marks.append(path([(left, level - 4), (left + 32, level - 4)], **dash))
-        marks.append(text(left + 40, level, ellipsize(each.name, 34), "label"))
+        marks.append(text(left + 40, level, ellipsize(each["name"], 34), "label"))
     axes = "" if decades is None else ", logarithmic axes"
-    told = "; ".join(f"{each.name}: {len(each.false_positive_rate)} points" for each in curves)
+    told = "; ".join(each["name"] for each in curves)
     size = (WIDTH, int(bottom + 44 + _LINE_HEIGHT * len(curves)))
     return picture(f"True against false positive rate{axes}", told, marks, key=key, size=size)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sfumato.privacy.attacker import percent
@@ -13,10 +12,6 @@ from sfumato.privacy.guarantee import Guarantee, Relation, Unit, rounded_up
 if TYPE_CHECKING:
     from sfumato.report.report import Report
 
-COVERAGE = (
-    "A guarantee covers what was released, not the metrics: those, and the figures without "
-    "privacy, are measured on rows and can themselves reveal something about them."
-)
 RAW = "Sensitive: measured on raw rows, covered by no guarantee. Not for release."
 LIMITS = (
     "What is true of everybody. If smoking harms, a private study finds that it does, and that "
@@ -32,16 +27,7 @@ LIMITS = (
     "and the factor itself is exceeded more often than with probability delta; each guarantee "
     "says how often.",
 )
-MARKED = "A guarantee covers what was released. What was measured on rows is marked as sensitive."
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def aligned(values: Sequence[float | None]) -> list[str]:
-    """Return a column of numbers with one count of decimals; infinity as ∞, a gap as a dash."""
-    texts = [f"{v:.4g}" for v in values if v is not None and math.isfinite(v)]
-    places = max((len(t.partition(".")[2]) for t in texts), default=0)
-    form = ".4g" if any("e" in t for t in texts) else f".{places}f"
-    return [number(v, form) for v in values]
 
 
 def number(value: float | None, form: str = ".4g") -> str:
@@ -59,47 +45,7 @@ def at_epsilon(guarantee: Guarantee) -> str:
     return "" if epsilon is None or math.isinf(epsilon) else f" at epsilon {number(epsilon)}"
 
 
-def coverage(report: Report) -> str:
-    """Return what no guarantee covers, and where it stands."""
-    return MARKED if report.sensitive_metrics else COVERAGE
-
-
-def figures(report: Report) -> list[list[str]]:
-    """Return the numbers of the table: epsilon, delta and metrics of each result, then the ceiling.
-
-    The row of the ceiling is there only if the report has one, and metrics only where they may
-    stand there.
-    """
-    guarantees = [result.guarantee for result in report.results]
-    columns = [
-        aligned([*(g.epsilon for g in guarantees), math.inf]),
-        ["–" if g.epsilon is None else _scientific(g.delta) for g in guarantees] + ["–"],
-        *([] if report.sensitive_metrics else _metric_columns(report)),
-    ]
-    table = [list(row) for row in zip(*columns, strict=True)]
-    return table if report.ceiling and not report.sensitive_metrics else table[:-1]
-
-
-def figure_names(report: Report) -> list[str]:
-    """Return the heads of `figures`."""
-    return ["ε", "δ", *(() if report.sensitive_metrics else report.metric_names)]
-
-
-def sensitive_figures(report: Report) -> list[list[str]]:
-    """Return name and metrics of each result, then those without privacy, if they are sensitive."""
-    if not (report.sensitive_metrics and report.metric_names):
-        return []
-    names = [*(result.name for result in report.results), "Without privacy"]
-    table = [list(row) for row in zip(names, *_metric_columns(report), strict=True)]
-    return table if report.ceiling else table[:-1]
-
-
-def _metric_columns(report: Report) -> list[list[str]]:
-    rows = [*(result.metrics for result in report.results), report.ceiling]
-    return [aligned([row.get(name) for row in rows]) for name in report.metric_names]
-
-
-def _scientific(value: float) -> str:
+def scientific(value: float) -> str:
     """Write a small probability: 1e-05 as 10⁻⁵."""
     mantissa, _, exponent = f"{value:.3g}".partition("e")
     if not exponent:
@@ -114,14 +60,14 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     found = [("Epsilon", epsilon)]
     if guarantee.claimed_epsilon is not None:
         found.append(("Epsilon as printed, not proved", number(guarantee.claimed_epsilon)))
-    found += [("Delta", _scientific(guarantee.delta)), ("Protects", protected_unit(guarantee))]
+    found += [("Delta", scientific(guarantee.delta)), ("Protects", protected_unit(guarantee))]
     found.append(("Neighbouring data sets", relation_words(guarantee)))
     reading = guarantee.record_reading
     if reading is not None:
         found.append(
             (
                 f"For a whole record of {reading.n_entries} numbers",
-                f"epsilon {_epsilon(reading.epsilon)}, delta {_scientific(reading.delta)}",
+                f"epsilon {_epsilon(reading.epsilon)}, delta {scientific(reading.delta)}",
             )
         )
     if guarantee.is_private:  # what the best attacker can do
@@ -147,7 +93,7 @@ def loss_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     told = "0"
     if exceeds > 0:  # with two digits, never too small
         digit = 10.0 ** (math.floor(math.log10(exceeds)) - 1)
-        told = _scientific(math.ceil(exceeds / digit * (1 - 2e-11)) * digit)
+        told = scientific(math.ceil(exceeds / digit * (1 - 2e-11)) * digit)
     return [("Privacy loss above epsilon", f"probability at most {told}")]
 
 
@@ -208,11 +154,6 @@ def together_sentence(report: Report) -> str | None:
         return f"{opening}; no common guarantee can be stated for these."
     return (
         f"{opening}: all {len(report.results)} together have at most epsilon "
-        f"{number(total.epsilon)} and delta {_scientific(total.delta)} (plain sums; a ledger may "
+        f"{number(total.epsilon)} and delta {scientific(total.delta)} (plain sums; a ledger may "
         "show less)."
     )
-
-
-def protection(guarantee: Guarantee) -> str:
-    """Return what an epsilon protects; only epsilons of one protection compare."""
-    return f"{protected_unit(guarantee)}; {relation_words(guarantee).partition(';')[0]}"

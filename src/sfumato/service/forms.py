@@ -30,7 +30,6 @@ def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
             "listed": values if isinstance(values, list) else None,
             "is_number": bool(arrow_kind(str(record["type"]))),
             "parts": ", ".join(record.get("parts", ())),
-            "weights": "\n".join(str(one) for one in record.get("weights") or ()),
         }
         for name, record, is_target in found
         for values in (record.get("categories") or record.get("labels"),)
@@ -80,8 +79,6 @@ def _facts(own: Mapping[str, str], is_target: bool) -> dict[str, Any]:
             facts["fill"] = _typed(own["fill"], kind)
         if own.get("decimals"):
             facts["decimals"] = _typed(own["decimals"], "i")
-        if weights := own.get("weights", "").split():
-            facts["weights"] = [_typed(one, "f") for one in weights]
         parts = [part.strip() for part in own.get("parts", "").split(",") if part.strip()]
         facts |= {"parts": parts} if parts else {}
         facts |= {"format": own["format"]} if own.get("format") else {}
@@ -123,22 +120,8 @@ def request_of(form: Mapping[str, str]) -> dict[str, Any]:
         asked["parameters"] = json.loads(form.get("parameters") or "{}")
     except (ValueError, RecursionError):
         raise InvalidInputError("The settings of the model are not valid JSON.") from None
-    if kind in ("fit", "search"):
+    if kind == "fit":
         asked["estimator"] = form.get("estimator")
-    if kind == "search":
-        asked["grid"] = {}  # one setting per line: a name, a colon, values separated by commas
-        for line in filter(str.strip, form.get("grid", "").splitlines()):
-            name, colon, values = line.partition(":")
-            if not colon or not values.strip():
-                raise InvalidInputError(
-                    "Settings to try are written one per line, such as 'learning_rate: 0.1, 1'."
-                )
-            tried = asked["grid"][name.strip()] = []
-            for one in filter(None, map(str.strip, values.split(","))):
-                try:
-                    tried.append(json.loads(one))
-                except (ValueError, RecursionError):
-                    tried.append(one)
     if kind in ("density", "curve"):
         asked["columns"] = [one for key, one in form.items() if key.startswith("column:")]
     if kind == "fabricate" and form.get("rows", "").strip():

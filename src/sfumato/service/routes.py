@@ -36,18 +36,16 @@ from sfumato.service.forms import TYPES, columns_to_confirm, opening, request_of
 from sfumato.service.office import Office, as_tuples
 from sfumato.service.pages import page
 from sfumato.service.store import ENDED, DatasetState, JobState, NotFoundError, now
-from sfumato.service.tasks import ESTIMATORS, checked_task, default_delta, settings_of
+from sfumato.service.tasks import ESTIMATORS, checked_task, settings_of
 from sfumato.tables.schema import TableBounds
 
 Record = dict[str, Any]
 KINDS = {
-    "fit": "A model that predicts the target",
-    "explanation": "An explanation: what each column says about the target",
+    "fit": "A model that predicts the target; an additive one explains it",
     "fabricate": "Fabricated rows that behave like the data",
     "density": "A density of one or two columns",
     "curve": "The mean of curves",
     "moments": "Means and covariances",
-    "search": "A private search: the best of several settings",
 }
 STATES = {
     "waiting": "for an officer",
@@ -71,17 +69,14 @@ class _Body(BaseModel):
 class NewJob(_Body):
     """A request for a release."""
 
-    kind: Literal["fit", "explanation", "search", "fabricate", "density", "curve", "moments"] = (
-        Field(default="fit", description="What is made.")
+    kind: Literal["fit", "fabricate", "density", "curve", "moments"] = Field(
+        default="fit", description="What is made."
     )
     estimator: str | None = Field(
         default=None, max_length=64, description="Class of the model; by default that of the kind."
     )
     parameters: dict[str, Any] = Field(
         default_factory=dict, max_length=40, description="Settings of the model, by name."
-    )
-    grid: dict[str, list[Any]] = Field(
-        default_factory=dict, max_length=10, description="Of a search: values per setting."
     )
     columns: list[Line] = Field(
         default_factory=list, max_length=100, description="Of a density or curve."
@@ -367,30 +362,22 @@ def ask_page(call: Call, name: str) -> Record:
     ends = ("Regressor",) if is_number else ("Classifier",)
     fits = [one for one in ESTIMATORS["fit"] if one.endswith(ends)]
     has_target = bool(found["bounds"].get("target"))
-    kinds = {k: v for k, v in KINDS.items() if has_target or k not in TARGETED}
-    if shown["holdings"][0]["kind"] != "renyi":
-        kinds.pop("search", None)
     return {
         "dataset": shown,
-        "kinds": kinds,
+        "kinds": {k: v for k, v in KINDS.items() if has_target or k != "fit"},
         "estimators": fits,
         "settings": {one: ", ".join(sorted(settings_of(one))) for one in fits},
         "key": secrets.token_hex(16),
     }
 
 
-TARGETED = ("fit", "explanation", "search")
-
-
 def _task(found: Record, body: NewJob) -> tuple[Record, float]:
     """Return the checked task and the delta of a request."""
     told = body.model_dump()
     is_number = "lower" in (found["bounds"].get("target") or {})
-    if body.kind == "explanation" and is_number:
+    if body.kind == "fit" and is_number:
         told["estimator"] = body.estimator or "PrivateAdditiveRegressor"
-    total = found["epsilon"], found["delta"]
-    delta = default_delta(body.kind, *total) if body.delta is None else body.delta
-    return checked_task(told), delta
+    return checked_task(told), found["delta"] if body.delta is None else body.delta
 
 
 @verb("POST", "/datasets/{name}/plan", "analyst", template="cost.html", tag="jobs")
@@ -584,7 +571,7 @@ def report(call: Call, name: str) -> Response:
         notes = (f"{one['class']} for {one['person']}", f"approved by {_approver(one)}")
         promised = Guarantee.from_dict(one["guarantee"])
         explained = None if model is None else model.explain()
-        rows.append(Result(one["purpose"], promised, {}, notes, explained, f"{one['id']}.sfumato"))
+        rows.append(Result(one["purpose"], promised, notes, explained, f"{one['id']}.sfumato"))
     service = call.office.settings.config.service
     kept = None if service.keep_days is None else f"{service.keep_days} days"
     written = Report(

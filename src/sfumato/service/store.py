@@ -94,12 +94,11 @@ WORDS = ErrorTexts(
 )
 FORMAT = 2
 GENESIS = sha256(b"sfumato service audit 1").hexdigest()
-_TOKENS = """CREATE TABLE service_tokens (
-        id TEXT NOT NULL PRIMARY KEY, person TEXT NOT NULL, digest TEXT NOT NULL,
-        scope TEXT NOT NULL, expires TEXT NOT NULL, revoked INTEGER NOT NULL)"""
 _TABLES = (
     "CREATE TABLE service_about (format INTEGER NOT NULL)",
-    _TOKENS,
+    """CREATE TABLE service_tokens (
+        id TEXT NOT NULL PRIMARY KEY, person TEXT NOT NULL, digest TEXT NOT NULL,
+        scope TEXT NOT NULL, expires TEXT NOT NULL, revoked INTEGER NOT NULL)""",
     """CREATE TABLE service_datasets (
         name TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, budget TEXT NOT NULL,
         record TEXT NOT NULL)""",
@@ -129,7 +128,7 @@ class Store:
         self._database = Database(address, 60.0, WORDS, keep_open=True)
 
     def prepare(self) -> None:
-        """Make the tables where there are none; refuse those of a newer version."""
+        """Make the tables where there are none; refuse those of another version."""
 
         def make(store: Transaction) -> None:
             if store.is_server:
@@ -142,17 +141,8 @@ class Store:
                     store.run(statement)
                 store.run("INSERT INTO service_about (format) VALUES (?)", (FORMAT,))
             (found,) = store.run("SELECT format FROM service_about")[0]
-            if found > FORMAT:
-                raise ServiceError("The store was written by a newer Sfumato; upgrade to use it.")
-            if found == 1:  # people are declared since, and tokens are made anew
-                for statement in (
-                    "DROP TABLE service_people",
-                    "DROP TABLE service_tokens",
-                    _TOKENS,
-                ):
-                    store.run(statement)
-                store.run("UPDATE service_about SET format = ?", (FORMAT,))
-                _note(store, "operator", "upgrade", "store", {"format": FORMAT})
+            if found != FORMAT:
+                raise ServiceError(f"The store has format {found}; this Sfumato uses {FORMAT}.")
 
         self._database.write(make, create=True)
 

@@ -41,8 +41,6 @@ MODEL_OF = {kind: name for name, kind in MODELS.items()}
 # What a job may be, and the estimators that it may name.
 ESTIMATORS: dict[str, tuple[str, ...]] = {
     "fit": tuple(MODEL_OF),
-    "explanation": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
-    "search": tuple(MODEL_OF),
     "fabricate": ("Fabricator",),
     "density": (FUNCTIONS["density"],),
     "curve": (FUNCTIONS["curve"],),
@@ -51,12 +49,8 @@ ESTIMATORS: dict[str, tuple[str, ...]] = {
 # Parameters that are no settings of a model: who pays, what is promised, what the machine does.
 CLOSED = {
     *("epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"),
-    *("device", "memory", "resume", "estimator", "param_grid", "scoring", "kernel", "features"),
+    *("device", "memory", "estimator", "param_grid", "scoring", "kernel", "features"),
 }
-SEARCHED_RUNS = 5.0  # on average; all that are allowed are made, so that nobody sees how many count
-SCORE_SHARE = 0.1  # of a run, for its score
-MIN_DELTA = 1e-11
-MAX_TRIED = 200  # settings of a search, each planned before the charge
 MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH, MAX_COUNT = 1000, 4, 200, 100_000
 REHEARSED_ROWS = 200
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
@@ -80,15 +74,6 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
                 f"{estimator} has no parameter {name!r} here. It has: {listed}."
             )
         _check_value(name, value, 0)
-    grid = dict(record.get("grid") or {})
-    if bool(grid) != (kind == "search"):
-        raise InvalidInputError("A 'search', and only that, needs 'grid': values per parameter.")
-    for name, values in grid.items():
-        if name not in known or not isinstance(values, list) or not values:
-            raise InvalidInputError(f"'grid' must list values of parameters. Got {name!r}.")
-        _check_value(name, values, 0)
-    if math.prod(len(values) for values in grid.values()) > MAX_TRIED:
-        raise InvalidInputError(f"'grid' must give at most {MAX_TRIED} combinations of values.")
     columns = list(record.get("columns") or [])
     if columns and kind not in FUNCTIONS:
         raise InvalidInputError("'columns' are chosen for a density or a curve only.")
@@ -96,17 +81,9 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
         "kind": kind,
         "estimator": estimator,
         "parameters": parameters,
-        "grid": grid,
         "columns": [str(name) for name in columns],
         "rows": record.get("rows") if kind == "fabricate" else None,
     }
-
-
-def default_delta(kind: str, epsilon: float, delta: float) -> float:
-    """Return the delta of a request that states none: that of the budget, less for a search."""
-    if kind != "search" or not delta:
-        return delta
-    return max(MIN_DELTA, delta * min(0.01, math.exp(-epsilon)))
 
 
 def settings_of(estimator: str) -> set[str]:
@@ -206,12 +183,7 @@ def make_release(
             content = certificate_of(folder / "model.sfumato", budget=payer.budget.dataset, **words)
             (folder / "certificate.json").write_text(written(signed(content, signing_key)))
             files["certificate.json"] = "the signed certificate"
-    told = {**record, "files": files}
-    if job["task"]["kind"] == "search":  # which one has won is what was paid for, and its score
-        found = model.get_params(deep=False)
-        told["chosen"] = {name: found[name] for name in job["task"]["grid"]}
-        told["score"] = model.best_score_
-    return told
+    return {**record, "files": files}
 
 
 def _made(
@@ -227,7 +199,7 @@ def _made(
     promise = PrivacyRequest(*words, payer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if kind in ("fit", "explanation"):
+        if kind == "fit":
             chosen = MODEL_OF[task["estimator"]]
             return fit_table(source, bounds, promise, model=chosen, options=parameters), None
         if kind == "fabricate":
@@ -243,26 +215,11 @@ def _made(
             axes = 1 if kind == "curve" else model.n_features_in_
             return model, grid_table(model, GRID[axes]) if axes in GRID else None
         bounds.require_confirmed()
-        asked = promise if kind == "moments" else PrivacyRequest(*words)
-        model = make_model(getattr(sfumato, task["estimator"]), asked, bounds, parameters)
+        model = make_model(getattr(sfumato, task["estimator"]), promise, bounds, parameters)
         # That there are no rows is an error only where their number is public.
         may_be_empty = promise.relation == "add_or_remove_one"
         declared = source.declared(bounds.types(), bounds.text)
-        rows = declared.read(list(bounds.types()), may_be_empty=may_be_empty)
-        if kind == "moments":
-            return model.fit(rows), None
-        search = sfumato.PrivateSearchCV(
-            model,
-            task["grid"],
-            epsilon=promise.epsilon,
-            delta=promise.delta,
-            mean_runs=SEARCHED_RUNS,
-            score_share=SCORE_SHARE,
-            ledger=payer,
-        )
-        found = search.fit(rows, bounds.target_of(rows)).best_estimator_
-        found.guarantee_, found.best_score_ = search.guarantee_, float(search.best_score_)
-        return found, None
+        return model.fit(declared.read(list(bounds.types()), may_be_empty=may_be_empty)), None
 
 
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:

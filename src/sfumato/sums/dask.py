@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import dask
@@ -21,7 +20,7 @@ import numpy as np
 from sfumato.exceptions import EngineError
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
 from sfumato.sums.persons import partition_of
-from sfumato.sums.table_parts import BATCH_ROWS, LocalParts
+from sfumato.sums.table_parts import BATCH_ROWS
 
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
@@ -62,8 +61,7 @@ class DelayedParts(ListedParts):
             return super().cache(task)
         keep = dask.delayed(_applied, pure=False)
         calls = [keep(task, *each, listed=True) for each in enumerate(self._parts)]
-        kept = DelayedParts(client.compute(calls, retries=RETRIES), self.columns)
-        return kept._reporting_as(self)
+        return DelayedParts(client.compute(calls, retries=RETRIES), self.columns)
 
 
 class FrameParts(DelayedParts):
@@ -81,7 +79,7 @@ class FrameParts(DelayedParts):
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
         """Read no more than these columns."""
         self._require(types)
-        return FrameParts(self._frame[list(types)])._reporting_as(self)
+        return FrameParts(self._frame[list(types)])
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
         """Let Dask move rows to partitions by a hash of their IDs."""
@@ -89,43 +87,11 @@ class FrameParts(DelayedParts):
         meta = self._frame._meta.assign(**{PERSON: np.empty(0, dtype=np.int64)})
         marked = self._frame.map_partitions(_with_person, ids_of, n_parts, meta=meta)
         moved = marked.shuffle(on=PERSON, npartitions=n_parts, shuffle_method="tasks")
-        return FrameParts(moved.drop(columns=PERSON))._reporting_as(self)
-
-
-class ClusterFiles(DelayedParts):
-    """Files that every worker of a cluster can read under the same path or URL, a part each.
-
-    files: The files as this process would read them: `FileParts.of`, or `UrlParts`.
-    """
-
-    library = "pyarrow"
-
-    def __init__(self, files: LocalParts) -> None:
-        self._local = files
-        super().__init__([_Reader(each) for each in files._parts], files.columns)
-
-    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types."""
-        local: Any = self._local.declared(types, text)
-        return ClusterFiles(local)._reporting_as(self)
-
-    def undeclared(self) -> Partitions:
-        """Refuse text, whose types would be guessed."""
-        self._local.undeclared()
-        return self
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """A part that is read by the task that adds it up: its rows are no result of any task."""
-
-    batches: Callable[[], Iterable[Any]]
+        return FrameParts(moved.drop(columns=PERSON))
 
 
 def _applied(task: Task, number: int, part: Any, *, listed: bool = False) -> Any:
     batches: Iterable[Any] = part if isinstance(part, list) else _in_batches(part)
-    if isinstance(part, _Reader):
-        batches = part.batches()
     with _reused_memory():
         found = task(number, batches)
         return list(found) if listed else found

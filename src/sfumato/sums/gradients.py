@@ -2,7 +2,7 @@
 
 Rows are multiples of 2**-18 and weights of 2**-25, so that scores are exact doubles; slopes are
 rounded to multiples of 2**-18, and the products are summed exactly. Rows held in single precision
-are coarser, and so are their slopes; the sums are as exact (`sfumato.sums.singles`). What is
+are coarser, and so are their slopes; the sums are as exact (`sfumato.sums.grid`). What is
 released is therefore the exact real sum of terms that depend on one row each, in whatever order
 the machine adds.
 
@@ -35,10 +35,9 @@ from scipy.special import expit
 from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import ROW_BITS, nearest, truncate_to_grid
+from sfumato.sums.grid import ROW_BITS, Float32Rows, ScoreWeights, nearest, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import PerPersonClip, PersonUnit
-from sfumato.sums.singles import Float32Rows, ScoreWeights
 from sfumato.sums.statistics import Codes, Statistic
 
 LOSSES = ("softmax", "huber", "hinge")
@@ -49,6 +48,8 @@ WEIGHT_BITS = 25
 FEW_ROWS = 32  # of a person, whose products with each other are kept
 MAX_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
 COARSE = 128  # steps of the coarse grid of slopes in their largest length, per root of the scores
+MOMENTUM, AVERAGED = 0.9, 0.5  # share of the last move made again; of the steps, that are averaged
+MAX_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 
 Weights = NDArray[np.float64]
 
@@ -362,3 +363,31 @@ def on_weight_grid(weights: Weights) -> Weights:
     weights = np.clip(np.nan_to_num(weights), -1e100, 1e100)
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
     return np.asarray(truncate_to_grid(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))
+
+
+def step_size(noise: float, n_steps: int, score_noise: float, largest: float) -> float:
+    """Return the step at which noise moves the score of a unit row by `score_noise`."""
+    total = math.sqrt(n_steps) * noise
+    return min(score_noise * (1 - MOMENTUM) / total, largest) if total else largest
+
+
+class Descent:
+    """Weights on their way from zero along `n_steps` released gradients."""
+
+    def __init__(self, shape: tuple[int, int], n_rows: float, n_steps: int, step: float) -> None:
+        self.weights, self._move, self._total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._n_rows, self._step = n_rows, step
+        self._n_left, self._n_averaged = n_steps, n_steps - int(n_steps * (1 - AVERAGED))
+
+    def follow(self, gradient: Weights) -> None:
+        """Make a step along a released gradient."""
+        self._move = MOMENTUM * self._move - self._step * (gradient / self._n_rows)
+        self.weights = on_weight_grid(self.weights + self._move)
+        if self._n_left <= self._n_averaged:
+            self._total += self.weights
+        self._n_left -= 1
+
+    @property
+    def average(self) -> Weights:
+        """Of the weights of the last steps."""
+        return self._total / self._n_averaged

@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,14 +29,15 @@ from sfumato.sums.grid import (
     MAX_ROWS,
     QUANTUM,
     ROW_BITS,
+    SINGLE_BITS,
     WINDOW_ROWS,
+    Float32Rows,
     SecretSum,
     cut_inside,
 )
 from sfumato.sums.maps import RowMap
 from sfumato.sums.persons import PersonSum, PersonUnit, id_cells
 from sfumato.sums.records import ArrayRecords, BatchRecords, Block, Records
-from sfumato.sums.singles import SINGLE_BITS, Float32Rows
 from sfumato.sums.statistics import CountTables, Statistic
 
 Task = Callable[[int, Iterable[Any]], Any]  # of the number of a part and its batches
@@ -90,7 +91,6 @@ class Partitions(ABC):
     is_remote: ClassVar[bool] = True
     library: str = "pyarrow"
     schema: Any = None
-    progress: Callable[[int, int], None] | None = None  # is told parts done, and all parts
     n_parts: Any
     columns: Any
 
@@ -112,11 +112,6 @@ class Partitions(ABC):
         missing = [name for name in names if name not in known]
         if missing:
             raise InvalidInputError(f"The table has no column {missing[0]!r}.")
-
-    def _reporting_as(self, other: Partitions) -> Self:
-        """Report the progress of passes as another table does."""
-        self.progress = other.progress
-        return self
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:  # noqa: ARG002
         """Return parts that hold all rows of a person; an engine that cannot do so refuses."""
@@ -148,7 +143,7 @@ class ListedParts(Partitions):
 
 class _MadeOnEachPass(Partitions):
     def __init__(self, parts: Partitions, first: Task) -> None:
-        self._parts, self._first, self.progress = parts, first, parts.progress
+        self._parts, self._first = parts, first
         self.n_parts, self.columns = parts.n_parts, parts.columns
 
     def map(self, task: Task) -> Iterator[Any]:
@@ -408,8 +403,6 @@ class PartitionedRecords(Records):
                 continue  # a task that was run twice
             added[number] = content
             total.merge(found)  # type: ignore[arg-type] # [E1] every part once
-            if partitions.progress is not None:
-                partitions.progress(len(added), partitions.n_parts)
         if len(added) != partitions.n_parts:  # [E2] never a sum over some of the parts
             raise EngineError(
                 f"{partitions.n_parts - len(added)} of {partitions.n_parts} parts of the records "

@@ -18,7 +18,11 @@ from sfumato.sums.grid import (
     BLOCK_ROWS,
     MAX_ROWS,
     MAX_ROWS_SECRET_N,
+    PART,
     ROW_BITS,
+    SINGLE_BITS,
+    Float32Rows,
+    RowsOnDisk,
     SecretSum,
     are_inside,
     cut_inside,
@@ -35,7 +39,6 @@ from sfumato.sums.persons import (
     by_size,
     select_person_rows,
 )
-from sfumato.sums.singles import PART, SINGLE_BITS, Float32Rows, RowsOnDisk
 from sfumato.sums.statistics import Codes, SecondMoment, Statistic
 
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
@@ -241,26 +244,16 @@ class Records(ABC):
 
         blocks: list[Block] = []
         read: Callable[[], Iterator[Block]] = lambda: iter(blocks)  # noqa: E731
-        with RowsOnDisk() as disk:
-            for rows, codes, size in blocks_on_grid():
-                try:
-                    blocks.append((disk.held(rows), codes, size))
-                except OSError:  # it is full
-                    read = blocks_on_grid
-                    break
+        disk = RowsOnDisk()
+        for rows, codes, size in blocks_on_grid():
+            try:
+                blocks.append((disk.held(rows), codes, size))
+            except OSError:  # it is full
+                read = blocks_on_grid
+                break
         kept = self._as_blocks(read, self.width)
         kept._in_ball, kept._beside, kept._count = width, self._beside, self._count
         return kept
-
-    def cache_float32(self) -> Records:
-        """Return the records with their maps computed once and kept, on the coarser grid.
-
-        Returns
-        -------
-        Records
-            The same records, see `cache`.
-        """
-        return self.cache(in_singles=True)
 
     def _sum(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum | PersonSum:
         if self.person is not None:
@@ -334,8 +327,10 @@ class Records(ABC):
                     return add_up(rows[~unknown], codes[~unknown])
                 blank = np.where(unknown[:, None], 0.0, _readable(rows, SecondMoment(self.width)))
                 return add_up(blank, np.where(unknown, 0, codes))
-            total, n_rows = total if on_device else to_numpy(total), codes.shape[0]
-            xp = namespace_of(total)
+            n_rows = codes.shape[0]
+            if not (on_device or isinstance(total, np.ndarray)):
+                total = to_numpy(total)
+            xp = np if isinstance(total, np.ndarray) else namespace_of(total)
             if math.isfinite(xp.sum(total)):  # as always; one pass over the sum
                 return total
             if n_rows <= one:  # [J2] each term by itself

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.exceptions import EngineError
+from sfumato.sums.grid import Float32Rows
 from sfumato.sums.partitions import Partitions, Task, report_failures
 from sfumato.sums.persons import partition_of
 from sfumato.sums.records import Block
-from sfumato.sums.singles import Float32Rows
 
 SCHEMA = "number int, message binary"
 PERSON = "sfumato_person"  # name of a column while rows are moved
@@ -56,13 +56,13 @@ class SparkParts(Partitions):
         """Read no more than these columns."""
         self._require(types)
         fewer = self._frame.select(*(f"`{name}`" for name in types))
-        return SparkParts(fewer)._reporting_as(self)
+        return SparkParts(fewer)
 
     def cache(self, task: Task) -> Partitions:
         """Keep what a task makes of each partition, in memory and on the disks of the workers."""
         packing = partial(_pack_blocks, task, self._opening)
         packed = self._frame.mapInArrow(packing, SCHEMA).persist()
-        kept = SparkParts(packed, _as_blocks)._reporting_as(self)
+        kept = SparkParts(packed, _as_blocks)
         weakref.finalize(kept, _forget, packed)
         return kept
 
@@ -77,7 +77,7 @@ class SparkParts(Partitions):
             .repartition(self.n_parts, PERSON)
             .drop(PERSON)
         )
-        return SparkParts(moved)._reporting_as(self)
+        return SparkParts(moved)
 
 
 def _forget(frame: Any) -> None:

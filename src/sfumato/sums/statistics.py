@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import Array, namespace_of, to_numpy
+from sfumato.core.arrays import Array, to_numpy
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import ROW_BITS, double_rounding, truncate_to_grid
 
@@ -248,7 +248,7 @@ class SecondMoment(Statistic):
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up products."""
         on_grid = truncate_to_grid(rows, ROW_BITS)
-        return namespace_of(on_grid).matrix_transpose(on_grid) @ on_grid
+        return on_grid.T @ on_grid
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,40 +1,36 @@
-"""Tables that are not in memory: files here or by URL, queries, and what else `fit` is given."""
+"""Tables that are not in memory: files, queries, and what else `fit` is given."""
 
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sfumato.core.memory import free_memory
 from sfumato.exceptions import InvalidInputError
+from sfumato.sums.grid import RowsOnDisk
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
 from sfumato.sums.persons import partition_of
-from sfumato.sums.singles import RowsOnDisk
 from sfumato.tables.cells import library_of
 from sfumato.tables.columns import arrow, as_column
-from sfumato.tables.files import TableFile, coded_texts
+from sfumato.tables.files import TableFile
 
 BATCH_ROWS = 65536
 PERSON_BYTES = 2**26  # of the rows of a part whose persons are brought together
 GLOB = set("*?[")
-URL = re.compile(r"^[a-z][a-z0-9+.-]+:/{1,3}(?=[^/])")  # a Path keeps one slash of several
 
 
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
     """Open a table that is not in memory, by its kind, without importing any other engine.
 
-    X (path, URL, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Partitions): The
+    X (path, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Partitions): The
         table. A path may name a file, a folder of files, or be a glob.
     y, groups (str or None): Names of the columns of the target and of IDs.
     Returns parts: The table in parts.
@@ -54,7 +50,7 @@ def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions
     if isinstance(X, Partitions):
         return X, y, groups
     if isinstance(X, str | os.PathLike):
-        return UrlParts(X) if is_url(X) else FileParts.of(X), y, groups
+        return FileParts.of(X), y, groups
     if library == "dask":
         from sfumato.sums.dask import FrameParts  # here, because it needs Dask
 
@@ -96,14 +92,14 @@ class LocalParts(ListedParts):
     def cache(self, task: Task) -> Partitions:
         """Keep rows in memory while it lasts, the others in a file that nobody else can open."""
         kept: list[Any] = []
-        with RowsOnDisk() as disk:
-            try:
-                for number, part in enumerate(self._parts):
-                    blocks = [(disk.held(rows), *rest) for rows, *rest in task(number, part())]
-                    kept.append(blocks.__iter__)
-            except OSError:  # it is full
-                return super().cache(task)
-        return LocalParts(kept, self.columns)._reporting_as(self)
+        disk = RowsOnDisk()
+        try:
+            for number, part in enumerate(self._parts):
+                blocks = [(disk.held(rows), *rest) for rows, *rest in task(number, part())]
+                kept.append(blocks.__iter__)
+        except OSError:  # it is full
+            return super().cache(task)
+        return LocalParts(kept, self.columns)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
         """Write the rows to files by a hash of their IDs, which nobody else can open."""
@@ -118,7 +114,7 @@ class LocalParts(ListedParts):
                     places = np.flatnonzero(numbers == number)
                     some = batch.take(places) if hasattr(batch, "take") else batch[places]
                     buckets[number].append(some)
-        return LocalParts([bucket.batches for bucket in buckets], self.columns)._reporting_as(self)
+        return LocalParts([bucket.batches for bucket in buckets], self.columns)
 
 
 class FileParts(LocalParts):
@@ -143,15 +139,16 @@ class FileParts(LocalParts):
         super().__init__([partial(_read, file) for file in self._files], list(first.schema.names))
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> LocalParts:
-        """Open a file, the files of a folder, or those that a glob names."""
+    def of(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a file, the files of a folder and of the folders in it, or those of a glob."""
         text = os.fspath(path)
+        found: list[Any] = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
         if Path(text).is_dir():
-            return FolderParts(Path(text))
-        found = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
+            inside = sorted(Path(text).rglob("*"))
+            found = [each for each in inside if each.is_file() and each.name[0] not in "._"]
         files = [name for name in found if Path(name).is_file()] or found
         if not files:
-            raise InvalidInputError(f"There is no file '{text}'.")
+            raise InvalidInputError(f"There is no file in '{text}'.")
         return cls(files)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
@@ -160,7 +157,7 @@ class FileParts(LocalParts):
         read = [file.declared(types, text) for file in self._files]
         for file in read:
             file.require_readable(names)
-        return LocalParts([partial(_read, file, names) for file in read], names)._reporting_as(self)
+        return LocalParts([partial(_read, file, names) for file in read], names)
 
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known."""
@@ -176,128 +173,6 @@ def _read(file: TableFile, names: list[str] | None = None) -> Iterable[Any]:
             "bounds=TableBounds(...), which declares them."
         )
     return file.batches(names)
-
-
-class FolderParts(LocalParts):
-    """The files of a folder and of the folders in it, whose names may hold cells."""
-
-    def __init__(self, folder: Path) -> None:
-        files = sorted(
-            path
-            for path in folder.rglob("*")
-            if path.is_file() and not path.name.startswith((".", "_"))
-        )
-        if not files:
-            raise InvalidInputError(f"There is no file in the folder '{folder}'.")
-        self._files = FileParts(files)
-        named = [path.relative_to(folder).parts[:-1] for path in files]
-        self._cells = [dict(n.split("=", 1) for n in names if "=" in n) for names in named]
-        if any(set(cells) != set(self._cells[0]) for cells in self._cells):
-            raise InvalidInputError(f"The folders in '{folder}' are named after different columns.")
-        names = [*self._files.columns, *self._cells[0]]
-        super().__init__(self._readers(self._files._parts, names), names)
-
-    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types."""
-        inside = {n: kind for n, kind in types.items() if n not in self._cells[0]}
-        files: Any = self._files.declared(inside, text)
-        names = [*inside, *(name for name in self._cells[0] if name in types)]
-        return LocalParts(self._readers(files._parts, names), names)._reporting_as(self)
-
-    def undeclared(self) -> Partitions:
-        """Refuse text, whose types would be guessed."""
-        self._files.undeclared()
-        return self
-
-    def _readers(self, parts: Sequence[Any], names: list[str]) -> list[Any]:
-        pairs = zip(parts, self._cells, strict=True)
-        return [partial(_with_cells, part, cells, names) for part, cells in pairs]
-
-
-def _with_cells(
-    part: Callable[[], Iterable[Any]], cells: Mapping[str, str], names: list[str]
-) -> Iterator[Any]:
-    """Yield the batches of a file, with the cells that the names of its folders hold."""
-    for batch in part():
-        for name, cell in cells.items():
-            batch = batch.append_column(name, arrow().array([cell] * len(batch), "string"))
-        yield batch.select(names)
-
-
-def is_url(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path begins with a scheme."""
-    return bool(URL.match(os.fspath(path)))
-
-
-class UrlParts(LocalParts):
-    """Parquet files that a URL names, a part each: in a bucket, on HDFS, ``file://``.
-
-    url: Of a file, of a folder, or a glob in the last part of it: ``s3://clinic/visits/*.parquet``.
-    """
-
-    def __init__(self, url: str | os.PathLike[str]) -> None:
-        text = os.fspath(url)
-        text = text if "://" in text else text.replace(":/", "://", 1)
-        if text.startswith("file://") and not text.startswith("file:///"):
-            text = text.replace("file://", "file:///", 1)
-        fs, folder, last = arrow("fs"), *text.rpartition("/")[::2]
-        is_glob = bool(GLOB & set(last))
-        with _report_unreadable(text):
-            system, place = fs.FileSystem.from_uri(folder if is_glob else text)
-            files = [system.get_file_info(place)]
-            if files[0].type == fs.FileType.Directory:
-                inside = system.get_file_info(fs.FileSelector(place, recursive=not is_glob))
-                files = [
-                    each
-                    for each in inside
-                    if not each.base_name.startswith((".", "_"))
-                    and (not is_glob or fnmatchcase(each.base_name, last))
-                ]
-            paths = sorted(each.path for each in files if each.type == fs.FileType.File)
-            if not paths:
-                raise InvalidInputError(f"There is no file '{text}'.")
-            if not all(path.lower().endswith((".parquet", ".pq")) for path in paths):
-                raise InvalidInputError(
-                    f"Only Parquet files can be read by URL. Others are among '{text}': copy them "
-                    "to this machine."
-                )
-            ds = arrow("dataset")
-            dataset = ds.dataset(paths, filesystem=system, format="parquet")
-            if coded := coded_texts(dataset.schema):
-                kind = ds.ParquetFileFormat(dictionary_columns=coded)
-                dataset = ds.dataset(paths, filesystem=system, format=kind)
-            self._url, self._fragments = text, list(dataset.get_fragments())
-        self.schema = dataset.schema
-        super().__init__(self._readers(None), list(self.schema.names))
-
-    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Read no more than these columns."""
-        self._require(types)
-        declared = LocalParts(self._readers(list(types)), list(types))
-        declared.schema = self.schema
-        return declared._reporting_as(self)
-
-    def _readers(self, names: list[str] | None) -> list[Any]:
-        return [partial(_read_fragment, self._url, each, names) for each in self._fragments]
-
-
-def _read_fragment(url: str, fragment: Any, names: list[str] | None) -> Iterator[Any]:
-    with _report_unreadable(url):
-        for batch in fragment.to_batches(columns=names, batch_size=BATCH_ROWS, batch_readahead=1):
-            yield arrow().Table.from_batches([batch])
-
-
-@contextmanager
-def _report_unreadable(url: str) -> Iterator[None]:
-    """Report failures of Arrow without what their messages may quote."""
-    try:
-        yield
-    except InvalidInputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"The table '{url}' cannot be read: {type(error).__name__}."
-        ) from None
 
 
 class QueryParts(LocalParts):
@@ -321,7 +196,7 @@ class QueryParts(LocalParts):
         is_lazy = self.library == "polars"
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in types)
         fewer = self._query.select(list(types)) if is_lazy else self._query.project(quoted)
-        return QueryParts(fewer)._reporting_as(self)
+        return QueryParts(fewer)
 
     @cached_property
     def schema(self) -> Any:

@@ -1,23 +1,21 @@
-"""Columns of a table as cells, values drawn inside cells, and constraints between columns.
+"""Columns of a table as cells, and values drawn inside cells.
 
 A category is a cell, and so is each whole number of a short range. Other numbers are cut at public
 edges, or at privately released ones (`sums.statistics`). Where a column may be missing, that
-is one more cell. Maps and repairs read one record at a time.
+is one more cell. Maps read one record at a time.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array as AnyArray, to_numpy
-from sfumato.exceptions import InvalidInputError
 from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.statistics import EDGES
 from sfumato.tables.bounds import Bounds
@@ -43,7 +41,6 @@ class ColumnCells:
     is_whole: Whether its numbers are whole.
     edges: Public edges of the cells, from `lower` to `upper`; None where they are to be released.
     may_be_missing: Whether a missing cell is kept as missing.
-    weights: Public weights of its categories, by which those that share a cell are redrawn.
     is_fine: Whether its cells are counted finely alone and joined to fewer in pairs.
     """
 
@@ -54,7 +51,6 @@ class ColumnCells:
     is_whole: bool
     edges: tuple[float, ...] | None
     may_be_missing: bool
-    weights: tuple[float, ...] | None = None
     is_fine: bool = False
 
     @property
@@ -85,45 +81,25 @@ class ColumnCells:
         return known if self.may_be_missing else np.where(np.isnan(known), default, known)
 
 
-def public_columns(
-    bounds: TableBounds, bins: Mapping[str, Sequence[float]] | None = None
-) -> tuple[ColumnCells, ...]:
+def public_columns(bounds: TableBounds) -> tuple[ColumnCells, ...]:
     """Return the cells of the columns of a table from what is public about them."""
-    asked = dict(bins or {})
     found = []
     for feature in bounds.features:
-        given = asked.pop(feature.name, None)
         if not feature.is_number:
-            if given is not None:
-                raise InvalidInputError(f"'bins' names a column of categories: {feature.name!r}.")
             size = len(feature.categories or ())
-            about = feature.missing, feature.weights
-            found.append(ColumnCells(feature.name, size, 0.0, 1.0, False, None, *about))
+            found.append(ColumnCells(feature.name, size, 0.0, 1.0, False, None, feature.missing))
             continue
-        if given is not None and feature.log:
-            inside = np.clip(np.array(given, dtype=np.float64), feature.lower, feature.upper)
-            given = feature.scaled(inside).tolist()
         lower, upper = feature.range
         is_counted = feature.categories is not None or arrow_kind(feature.type) in ("b", "i", "u")
         is_whole = not feature.log and (is_counted or feature.part not in ("", "time"))
         if is_whole:
             lower, upper = math.ceil(lower) - 0.5, math.floor(upper) + 0.5
         edges: tuple[float, ...] | None = None
-        if given is not None:
-            inner = [float(edge) for edge in given if lower < edge < upper]
-            if not inner or not np.all(np.diff(inner) > 0):
-                raise InvalidInputError(
-                    f"'bins' of the column {feature.name!r} must be ascending edges, one inside "
-                    "its range at least."
-                )
-            edges = (lower, *inner, upper)
-        elif is_whole and 0 < upper - lower <= MAX_FINE_VALUES:
+        if is_whole and 0 < upper - lower <= MAX_FINE_VALUES:
             edges = tuple(np.arange(lower, upper + 1).tolist())
-        is_fine = edges is None or (given is None and len(edges) > MAX_VALUES + 1)
-        about_numbers = is_whole, edges, feature.missing, None, is_fine
+        is_fine = edges is None or len(edges) > MAX_VALUES + 1
+        about_numbers = is_whole, edges, feature.missing, is_fine
         found.append(ColumnCells(feature.name, 0, lower, upper, *about_numbers))
-    if asked:
-        raise InvalidInputError(f"'bins' names no column of the table: {next(iter(asked))!r}.")
     return tuple(found)
 
 
@@ -204,12 +180,6 @@ class TableCells:
             cells[:, i] = np.where(np.isnan(there), last + 1, np.minimum(found, last))
         return cells
 
-    def cell_of(self, column: int, cell: float) -> int:
-        """Return the cell of one public value of a column, for conditions."""
-        row = np.full((1, self.width), np.nan)
-        row[0, column] = self.columns[column].places(np.array([cell]))[0]
-        return int(self(row)[0, column])
-
     def draw(
         self,
         column: int,
@@ -229,9 +199,9 @@ class TableCells:
         if edges is None:
             values = known.astype(np.float64)
             if each.n_categories > MAX_CATEGORIES:  # the last cell stands for several of them
-                weights = np.array(each.weights or (1.0,) * each.n_categories)
-                chances = weights[MAX_CATEGORIES - 1 :] / weights[MAX_CATEGORIES - 1 :].sum()
-                others = generator.choice(len(chances), size=len(cells), p=chances)
+                n_others = each.n_categories - MAX_CATEGORIES + 1
+                evenly = np.full(n_others, 1 / n_others)
+                others = generator.choice(n_others, size=len(cells), p=evenly)
                 values = np.where(known == last, MAX_CATEGORIES - 1 + others, values)
             return values, missing
         ends = np.array(edges)
@@ -375,95 +345,3 @@ class CellLookup:
         if self.radius is None:
             return found
         return truncate_to_grid(Bounds(norm=1.0).clip(found / self.radius), FINE_BITS)
-
-
-# Constraints ------------------------------------------------------------------------------------
-
-_NAME = r"`[^`]+`|[^\s`]+"
-_ORDER = re.compile(rf"\s*({_NAME})\s*(<=|>=)\s*({_NAME})\s*")
-_SUM = re.compile(rf"\s*({_NAME})\s*==\s*((?:{_NAME})(?:\s*\+\s*(?:{_NAME}))+)\s*")
-_IF = re.compile(rf"\s*if\s+({_NAME})\s*==\s*(.+?)\s+then\s+({_NAME})\s*==\s*(.+?)\s*")
-
-
-class Constraint(NamedTuple):
-    """What fabricated rows must meet: ``a <= b``, ``total == a + b``, ``if a == x then b == y``.
-
-    kind: "order", "sum" or "if".
-    columns: Order: the smaller, then the larger. Sum: the total, then its parts. If: both columns.
-    values: If: the value of each column, or the place of its category.
-    """
-
-    kind: str
-    columns: tuple[str, ...]
-    values: tuple[float, ...] = ()
-
-
-def parse_constraints(
-    texts: Sequence[str], categories: Mapping[str, Sequence[Any] | None]
-) -> tuple[Constraint, ...]:
-    """Read constraints; a name with spaces stands between backticks."""
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise InvalidInputError("'constraints' must be a list of texts such as 'start <= end'.")
-    found = []
-    for text in texts:
-        words: tuple[str, ...] = ()
-        columns: tuple[str, ...] = ()
-        if match := _IF.fullmatch(text):
-            kind, columns, words = "if", (match[1], match[3]), (match[2], match[4])
-        elif match := _ORDER.fullmatch(text):
-            kind = "order"
-            columns = (match[1], match[3]) if match[2] == "<=" else (match[3], match[1])
-        elif match := _SUM.fullmatch(text):
-            kind, columns = "sum", (match[1], *re.findall(r"`[^`]+`|[^\s`+]+", match[2]))
-        else:
-            raise InvalidInputError(
-                f"The constraint {text!r} is none of 'a <= b', 'total == a + b' and 'if a == x "
-                "then b == y'; put a name with spaces in backticks."
-            )
-        columns = tuple(name.strip("`") for name in columns)
-        for name in columns:
-            if name not in categories:
-                raise InvalidInputError(
-                    f"The constraint {text!r} names no column of the table: {name!r}."
-                )
-            if kind != "if" and categories[name] is not None:
-                raise InvalidInputError(f"The constraint {text!r} compares categories of {name!r}.")
-        values = []
-        for name, word in zip(columns, words, strict=False):
-            listed, plain = categories[name], word.strip("'\"")
-            try:
-                if listed is not None:
-                    values.append(float([str(each) for each in listed].index(plain)))
-                else:
-                    truth = {"true": 1.0, "false": 0.0}.get(plain.lower())
-                    values.append(float(plain) if truth is None else truth)
-            except ValueError:
-                raise InvalidInputError(
-                    f"The constraint {text!r} names no value of {name!r}: {word!r}."
-                ) from None
-        found.append(Constraint(kind, columns, tuple(values)))
-    return tuple(found)
-
-
-def repair(
-    values: Mapping[str, Array],
-    constraints: Sequence[Constraint],
-    ranges: Mapping[str, tuple[float, float]],
-) -> dict[str, Array]:
-    """Return values that meet the constraints, one constraint after the other."""
-    found = {name: column.copy() for name, column in values.items()}
-    for kind, columns, wanted in constraints:
-        if kind == "sum":
-            found[columns[0]] = np.sum([found[name] for name in columns[1:]], axis=0)
-            continue
-        first, second = columns
-        if kind == "if":
-            meets = found[first] == wanted[0]
-            found[second] = np.where(meets, wanted[1], found[second])
-            continue
-        # In the wrong order they are exchanged; where a range forbids it, moved together.
-        a, b = found[first], found[second]
-        low, high = (np.where(a > b, x, y) for x, y in ((b, a), (a, b)))
-        found[first] = np.minimum(np.clip(low, *ranges[first]), ranges[second][1])
-        found[second] = np.maximum(np.clip(high, *ranges[second]), found[first])
-    return found

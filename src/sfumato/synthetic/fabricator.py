@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
@@ -28,48 +25,27 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.models.base import NO_LABELS, Array, PrivateEstimator
+from sfumato.models.base import NO_LABELS, PrivateEstimator
 from sfumato.models.gaussians import CentredGaussians, ClassGaussianSums, stored_gaussians
 from sfumato.sums.grid import MAX_ROWS
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.sums.statistics import EDGES
-from sfumato.synthetic.cells import (
-    MAX_FINE_VALUES,
-    MAX_VALUES,
-    Constraint,
-    parse_constraints,
-    public_columns,
-)
+from sfumato.synthetic.cells import MAX_FINE_VALUES, MAX_VALUES, public_columns
 from sfumato.synthetic.table_law import TableLaw, column_tables, release_table
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import (
     LIBRARIES,
-    check_choice,
     check_count,
     is_out_of_core,
     is_table,
     library_of,
 )
-from sfumato.tables.columns import type_of
+from sfumato.tables.columns import arrow, type_of
 from sfumato.tables.schema import Column, TableBounds
 
-METHODS = ("tree", "moments")
-LABEL = "label"  # in conditions
+LABEL = "label"  # name of a column of labels that the bounds do not name
 # Laws of fitted models, so that one is built once however often rows are drawn.
 _LAWS: WeakKeyDictionary[Any, tuple[Any, TableLaw]] = WeakKeyDictionary()
-CONDITION_SPREAD = 0.05  # of a range, by which Gaussians may miss a condition before it is set
-
-
-def _texts(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise refuse(place, "a list of texts such as 'start <= end'")
-
-
-def _bins(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
-    for edges in value.values() if isinstance(value, Mapping) else [None]:
-        listed = edges if isinstance(edges, list | tuple | np.ndarray) else [None]
-        if not all(isinstance(each, int | float) and math.isfinite(each) for each in listed):
-            raise refuse(place, "numbers, the edges of cells, by names of columns")
 
 
 _number = or_none(whole(least=1, most=MAX_ROWS))
@@ -81,7 +57,6 @@ _GAUSSIANS = record(
     n_rows=_number,
     **stored_gaussians(),
 )
-_ROWS = record(rows=numbers("n", "d"), codes=integers("n"))  # of a file of 0.2.0
 _TREE = record(
     cuts=numbers(None, None, least=0.0),
     columns=numbers(None),
@@ -93,24 +68,10 @@ _TREE = record(
     most_values=whole(least=MAX_VALUES, most=MAX_FINE_VALUES),
 )
 
-_OLD_TREE = record(  # of a file of 0.2.0
-    cuts=numbers(None, None, least=0.0),
-    margins=numbers(None),
-    pairs=numbers(None),
-    tree=integers(None, None),
-    noise=numbers(2, least=0.0),
-    n_rows=_number,
-    seconds=integers(None, 2),
-    more_pairs=numbers(None),
-    n_parts=whole(least=0, most=2**20),
-    most_values=whole(least=MAX_VALUES, most=MAX_FINE_VALUES),
-)
-
 
 def _release(value: Any, place: str, sizes: dict[str, int]) -> None:
-    kinds = {"rows": _ROWS, "columns": _TREE, "margins": _OLD_TREE}
-    known = [kind for name, kind in kinds.items() if isinstance(value, dict) and name in value]
-    (known[0] if known else _GAUSSIANS)(value, place, sizes)
+    is_table_law = isinstance(value, dict) and "columns" in value
+    (_TREE if is_table_law else _GAUSSIANS)(value, place, sizes)
 
 
 @dataclass(eq=False, repr=False)
@@ -126,18 +87,9 @@ class Fabricator(PrivateEstimator):
     ----------
     n_components : int, default=50
         Private directions in which the Gaussians live; capped at the number of features.
-    method : {"tree", "moments"}, optional
-        "tree" is for tables with a `TableBounds`, and their default; "moments" draws rows from
-        private Gaussians of the classes, and is the default of arrays.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
-    bins : dict of str to sequence of float, optional
-        Method "tree": public edges of the cells of columns of numbers; by default the edges are
-        released.
-    constraints : sequence of str, default=()
-        Method "tree": public constraints that fabricated rows meet, ``"a <= b"``,
-        ``"total == a + b"`` or ``"if a == x then b == y"``.
     random_state : int, RandomState or None, default=None
         Public randomness: the draw of rows. Never the noise.
     $shared
@@ -146,13 +98,11 @@ class Fabricator(PrivateEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, where some were given.
-    method_ : str
-        The method that was used.
     released_ : dict
-        What `fabricate` needs. Method "tree": "cuts" of columns of numbers, noisy counts of
+        What `fabricate` needs. Of a table: "cuts" of columns of numbers, noisy counts of
         "columns" by class, the "moment" of scores, the pairs of the "tree" and the counts of these
         "pairs", and the "noise" of the three.
-        Method "moments": "counts", "means" and "covariances" of Gaussians,
+        Of an array: "counts", "means" and "covariances" of Gaussians,
         the "classes" they belong to, and the "centre", "basis" and "radius" of their coordinates.
     library_ : {"pandas", "polars", "pyarrow"} or None
         Whose table was given, and is given back.
@@ -192,10 +142,7 @@ class Fabricator(PrivateEstimator):
 
     n_components: int = 50
     _: KW_ONLY
-    method: str | None = None
     gaussians_per_class: int | None = None
-    bins: Mapping[str, Sequence[float]] | None = None
-    constraints: Sequence[str] = ()
     random_state: Any = None
 
     has_labels: ClassVar[bool | None] = None
@@ -203,28 +150,18 @@ class Fabricator(PrivateEstimator):
     scales_columns: ClassVar[bool] = False  # likewise
     parameters: ClassVar[Form] = {
         "n_components": whole(least=1),
-        "method": optional(one_of(*METHODS, "local")),  # "local" in files of 0.2.0; `fit` refuses
         "gaussians_per_class": one_of(None, 1, 2, 4),
-        "bins": optional(_bins),
-        "constraints": _texts,
-        "unit": one_of("record", "entry", "person"),  # "entry" in files of 0.2.0
     }
     learned: ClassVar[Form] = {
-        "method_": optional(one_of(*METHODS, "local")),
         "library_": optional(one_of(*LIBRARIES)),
         "classes_": optional(labels("c")),
-        "n_smoothing_": optional(integers(None)),  # of a file of 0.2.0
         "released_": _release,
     }
 
     @property
     def reads_cells(self) -> bool:  # type: ignore[override]
         """Whether a table is read as one number per column."""
-        return self._method == "tree" and isinstance(self.bounds, TableBounds)
-
-    @property
-    def _method(self) -> str:
-        return str(getattr(self, "method_", None) or self.method or "moments")
+        return isinstance(self.bounds, TableBounds)
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release what rows can be made from.
@@ -243,30 +180,27 @@ class Fabricator(PrivateEstimator):
         Self
             The fitted estimator.
         """
-        for name in ("method_", "classes_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        self._check_request()  # before it chooses a method
-        if self.method is not None:
-            check_choice("method", self.method, METHODS)
-        bounds = self.bounds
-        is_frame = (is_table(X) or is_out_of_core(X)) and isinstance(bounds, TableBounds)
-        self.library_ = (library_of(X) if is_table(X) else "pyarrow") if is_frame else None
-        if self.method == "tree" and not is_frame:
-            raise UnsupportedModeError("method='tree' is for tables with bounds=TableBounds(...).")
-        method = self.method or ("tree" if is_frame else "moments")
-        if method == "tree" and y is not None and self._has_numeric_target:
-            raise InvalidInputError(
-                "A numeric target is a column of the table: give the whole table, without 'y'."
-            )
-        self.method_ = method
+        self.__dict__.pop("classes_", None)  # of an earlier fit
+        self._check_request()
+        self.library_ = None
+        if self.reads_cells:
+            if not (is_table(X) or is_out_of_core(X)):
+                raise UnsupportedModeError(
+                    "Rows with bounds=TableBounds(...) are a table; arrays have Bounds(...)."
+                )
+            if y is not None and self._has_numeric_target:
+                raise InvalidInputError(
+                    "A numeric target is a column of the table: give the whole table, without 'y'."
+                )
+            self.library_ = library_of(X) if is_table(X) else "pyarrow"
         records, budget = self._begin(X, y, groups)
         if self.classes_ is NO_LABELS:
             del self.classes_
-        if method == "tree" and isinstance(bounds, TableBounds):
+        if self.reads_cells:
             # A model has always had as many features as a record is encoded in.
             self.n_features_in_ = self._reader.encoder.width
             self.__dict__.pop("feature_names_in_", None)
-            columns, _ = self._declared()
+            columns = public_columns(self._table)
             self.released_ = release_table(  # [W]
                 records, budget, self._table, columns, self._n_classes, self._target_place
             )
@@ -316,13 +250,6 @@ class Fabricator(PrivateEstimator):
         """Public bounds of what is read of a record: a numeric target is a column of a table."""
         return self._table if self.reads_cells else self.bounds
 
-    def _declared(self) -> tuple[Any, tuple[Constraint, ...]]:
-        """Return cells of the columns and constraints, checked before anything is charged."""
-        features = self._table.features
-        known = {f.name: None if f.is_number else f.categories for f in features}
-        columns = public_columns(self._table, self.bins)
-        return columns, parse_constraints(self.constraints, known)
-
     def released_law(self) -> TableLaw:
         """Return the law of rows that follows from what was released of a table.
 
@@ -332,24 +259,11 @@ class Fabricator(PrivateEstimator):
             Masses, correlations and classes, by released numbers alone.
         """
         check_is_fitted(self)
-        if self._method != "tree":
-            raise UnsupportedModeError("Only the method 'tree' has a law of tables.")
+        if not self.reads_cells:
+            raise UnsupportedModeError("Only rows of a table with a TableBounds have such a law.")
         source, law = _LAWS.get(self, (None, None))
         if law is None or source is not self.released_:
-            released = self.released_
-            if "margins" in released:
-                warnings.warn(
-                    "This model was stored by 0.2.0: its rows keep the columns by label, but not "
-                    "the pairs of its tree. Fit it again to keep pairs.",
-                    stacklevel=2,
-                )
-                shared = {name: released[name] for name in ("cuts", "n_rows", "most_values")}
-                noise = np.array([released["noise"][0], 0.0, 0.0])
-                none = {"moment": np.zeros((0, 0)), "tree": np.empty((0, 2), dtype=np.intp)}
-                counts = {"columns": released["margins"], "pairs": np.empty(0), "noise": noise}
-                released = {**shared, **none, **counts}
-            columns, constraints = self._declared()
-            about = self._table, columns, self._n_classes, released, constraints
+            about = self._table, public_columns(self._table), self._n_classes, self.released_
             law = TableLaw(*about, self._target_place)
             _LAWS[self] = self.released_, law
         return law
@@ -374,10 +288,8 @@ class Fabricator(PrivateEstimator):
         check_is_fitted(self)
         if n_rows is not None:
             check_count("n_rows", n_rows)
-        if self._method == "tree":
-            return self._draw_tree(n_rows, {})
-        if "rows" in self.released_:  # of a file of 0.2.0
-            return self._answer(self.released_["rows"].copy(), self.released_["codes"])
+        if self.reads_cells:
+            return self._draw_table(n_rows)
         counts = self.released_["counts"]
         wanted = n_rows or self.released_["n_rows"] or int(np.rint(counts.sum()))
         # At least one row of each Gaussian as long as they last, the others by their counts
@@ -388,7 +300,7 @@ class Fabricator(PrivateEstimator):
         sizes = sizes + np.diff(ends, prepend=0)
         generator = check_random_state(self.random_state)
         gaussians = generator.permutation(np.repeat(np.arange(len(counts)), sizes))
-        return self._draw(gaussians, CentredGaussians.from_record(self.released_))
+        return self._draw(gaussians)
 
     def fit_fabricate(self, X: Any, y: Any = None, groups: Any = None) -> Any:
         """Fit, then fabricate.
@@ -409,17 +321,13 @@ class Fabricator(PrivateEstimator):
         """
         return self.fit(X, y, groups).fabricate()
 
-    def sample(self, n_rows: int, given: Mapping[str, Any] | None = None) -> Any:
+    def sample(self, n_rows: int) -> Any:
         """Draw any number of rows, labels at their private shares; costs no further budget.
 
         Parameters
         ----------
         n_rows : int
             Number of rows.
-        given : mapping of str to object, optional
-            Values of some columns of a table that all rows are to have, and under the name of the
-            target (or "label") their label. The method "tree" meets them exactly; "moments" draws
-            the other columns from its Gaussians given these.
 
         Returns
         -------
@@ -428,93 +336,27 @@ class Fabricator(PrivateEstimator):
         """
         check_is_fitted(self)
         check_count("n_rows", n_rows)
-        if self._method == "tree":
-            return self._draw_tree(n_rows, given or {})
-        if "rows" in self.released_:
-            raise UnsupportedModeError("A row was made for each row: call fabricate().")
-        released = CentredGaussians.from_record(self.released_)
-        wanted, code = self._conditions(given or {})
-        places, values = np.empty(0, dtype=np.intp), np.empty(0)
-        if wanted:  # conditions as numbers of an encoded record, and their places in it
-            features, encoder = self.bounds.features, self._reader.encoder  # type: ignore[union-attr]
-            cells = np.full((1, len(features)), np.nan)
-            cells[0, list(wanted)] = list(wanted.values())
-            (row,) = encoder.transform(encoder.from_cells(cells))
-            widths = [1 if f.is_number else len(f.categories or ()) for f in features]
-            owners = np.repeat(
-                np.arange(len(widths)), np.add(widths, [f.missing for f in features])
-            )
-            (places,) = np.nonzero(np.isin(owners, list(wanted)))
-            values = row[places]
-            released = released.given(places, values, CONDITION_SPREAD)
-        counts = released.gaussians.counts
-        if code is not None:
-            counts = np.where(released.classes == code, counts, 0.0)
-            released = replace(released, gaussians=replace(released.gaussians, counts=counts))
+        if self.reads_cells:
+            return self._draw_table(n_rows)
+        counts = self.released_["counts"]
         generator = check_random_state(self.random_state)
-        gaussians = generator.choice(len(counts), n_rows, p=counts / counts.sum())
-        return self._draw(gaussians, released, places, values)
+        return self._draw(generator.choice(len(counts), n_rows, p=counts / counts.sum()))
 
-    def _conditions(self, given: Mapping[str, Any]) -> tuple[dict[int, float], int | None]:
-        """Return the cells of public values by place of their column, and the number of a label."""
-        conditions, code = dict(given), None
-        target = getattr(self.bounds, "target", None)
-        for name in (LABEL, *(() if target is None else (target.name,))):
-            if hasattr(self, "classes_") and name in conditions:
-                (found,) = np.nonzero(self.classes_ == conditions.pop(name))
-                if not len(found):
-                    raise InvalidInputError(f"'given' has an unknown label: {given[name]!r}.")
-                code = int(found[0])
-        if not conditions:
-            return {}, code
-        if not isinstance(self.bounds, TableBounds):
-            raise UnsupportedModeError("Conditions ('given') on columns are for tables.")
-        known = self._table if self._method == "tree" else self.bounds
-        features = {f.name: (i, f) for i, f in enumerate(known.features)}
-        wanted = {}
-        for name, value in conditions.items():
-            if name not in features:
-                raise InvalidInputError(f"'given' names no column of the table: {name!r}.")
-            place, feature = features[name]
-            if feature.categories is not None:
-                if value not in feature.categories:
-                    raise InvalidInputError(f"{value!r} is not a category of the column {name!r}.")
-                wanted[place] = float(feature.categories.index(value))
-            elif not isinstance(value, int | float) or not feature.lower <= value <= feature.upper:
-                raise InvalidInputError(f"{value!r} is outside the range of the column {name!r}.")
-            else:
-                wanted[place] = float(feature.scaled(np.array([float(value)]))[0])
-        return wanted, code
-
-    def _draw_tree(self, n_rows: int | None, given: Mapping[str, Any]) -> Any:
-        law, (wanted, code) = self.released_law(), self._conditions(given)
-        generator, number = check_random_state(self.random_state), n_rows or law.n_rows
-        fixed = {place: law.cells.cell_of(place, value) for place, value in wanted.items()}
-        if given:
-            cells, codes, order = law.draw_given(number, generator, fixed, code)
-        else:
-            cells, codes, order = law.draw(number, generator)
-        library = getattr(self, "library_", None) or "pyarrow"
-        values = law.values(cells, order, generator, wanted)
-        made = self._reader.encoder.from_cells(values, library=library)
-        return self._with_labels(made, codes)
-
-    def _with_labels(self, table: Any, codes: NDArray[np.intp]) -> Any:
-        """Return a table with the column of its labels."""
+    def _draw_table(self, n_rows: int | None) -> Any:
+        law, generator = self.released_law(), check_random_state(self.random_state)
+        cells, codes, order = law.draw(n_rows or law.n_rows, generator)
+        values = law.values(cells, order, generator)
+        made = self._reader.encoder.from_cells(values, library=self.library_ or "pyarrow")
         if not hasattr(self, "classes_"):
-            return table
-        target = getattr(self.bounds, "target", None)
+            return made
+        target = self._table.target
         name = LABEL if target is None else target.name
-        return with_column(table, name, self.classes_[codes], getattr(target, "type", None))
+        declared = None if target is None else target.type
+        return with_column(made, name, self.classes_[codes], declared, None)
 
-    def _draw(
-        self,
-        gaussians: NDArray[np.intp],
-        released: CentredGaussians,
-        places: NDArray[np.intp] | slice = slice(0),
-        values: Array | float = 0.0,
-    ) -> Any:
-        """Draw one row from the Gaussian of each number; at some places it has these values."""
+    def _draw(self, gaussians: NDArray[np.intp]) -> Any:
+        """Draw one row from the Gaussian of each number."""
+        released = CentredGaussians.from_record(self.released_)
         generator = check_random_state(self.random_state)
         drawn = np.empty((len(gaussians), released.basis.shape[1]))
         for number in np.unique(gaussians):
@@ -522,38 +364,25 @@ class Fabricator(PrivateEstimator):
             drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
         scaled = released.to_rows(drawn)
         rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
-        if isinstance(self.bounds, TableBounds):
-            scores = self._reader.encoder.are_scores
-            rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain
-        rows[:, places] = values
-        return self._answer(rows, released.classes[gaussians])
-
-    def _answer(self, rows: Array, codes: NDArray[np.intp]) -> Any:
-        table: Any = rows
-        library = getattr(self, "library_", None)  # a stored model may come without it
-        if library is not None:
-            table = self._reader.encoder.inverse_transform(rows, library=library)
-            return self._with_labels(table, codes)
-        return (table, self.classes_[codes]) if hasattr(self, "classes_") else table
+        codes = released.classes[gaussians]
+        return (rows, self.classes_[codes]) if hasattr(self, "classes_") else rows
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         released = self.released_
-        if self._method != "tree":
-            codes = released["codes" if "rows" in released else "classes"]
-            if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
+        if not self.reads_cells:
+            if "classes" not in released:
+                raise refuse("released_", "Gaussians of the classes")
+            if hasattr(self, "classes_") and released["classes"].max(initial=0) >= sizes["c"]:
                 raise refuse("released_", "codes of the labels")
             return
-        if not isinstance(self.bounds, TableBounds) or not {"columns", "margins"} & set(released):
+        if "columns" not in released:
             raise refuse("released_", "numbers that were released of a table")
-        columns = [c.with_values(released["most_values"]) for c in self._declared()[0]]
+        columns = [c.with_values(released["most_values"]) for c in public_columns(self._table)]
         cuts, target = released["cuts"], self._target_place
         if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
             raise refuse("released_", "one row of cuts for each column of numbers")
-        counts = column_tables(columns, cuts, self._n_classes, target)
-        if len(released["margins" if "margins" in released else "columns"]) != counts.size:
+        if len(released["columns"]) != column_tables(columns, cuts, self._n_classes, target).size:
             raise refuse("released_", "counts of the columns")
-        if "margins" in released:
-            return
         law = self.released_law()
         tree, n_features = released["tree"], len(law.features)
         width = len(law.latents) if len(columns) > 1 else 0
@@ -566,18 +395,19 @@ class Fabricator(PrivateEstimator):
             raise refuse("released_", "counts of the pairs of a tree")
 
 
-def with_column(table: Any, name: str, values: NDArray[Any], declared: str | None = None) -> Any:
-    """Return a table with one more column, behind the others."""
-    import pyarrow
-
-    column = pyarrow.array(values.tolist())
+def with_column(
+    table: Any, name: str, values: NDArray[Any], declared: str | None = None, place: int | None = 0
+) -> Any:
+    """Return a table with one more column, in front of the others or, at place None, behind."""
+    column = arrow().array(values.tolist())
     column = column if declared is None else column.cast(type_of(declared))
+    place = table.shape[1] if place is None else place
     library = library_of(table)
     if library == "pandas":
-        table[name] = column.to_pandas()
+        table.insert(place, name, column.to_pandas())
         return table
     if library == "polars":
         import polars
 
-        return table.with_columns(polars.Series(name, column))
-    return table.append_column(name, column)
+        return table.insert_column(place, polars.Series(name, column))
+    return table.add_column(place, name, column)

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
@@ -173,11 +172,11 @@ class LinkedTables:
         # Records are numbered: their persons are all different; None for who has no key.
         is_given = person_codes(mine_keys)[place] >= 0
         keys = [str(n) if given else None for n, given in enumerate(is_given)]
-        table = _with_column(table, self.key, np.array(keys, dtype=object))
+        table = with_column(table, self.key, np.array(keys, dtype=object))
         labels = self.people.target_of(people)
         if self.people.target is None or labels is None:
             return table
-        return _with_column(table, self.people.target.name, labels[place])
+        return with_column(table, self.people.target.name, labels[place])
 
     @property
     def _order_place(self) -> int:
@@ -243,22 +242,6 @@ class LinkedTables:
         if self.people.target is not None:
             target = self.people.target
             found = made[:, -1] if target.labels is None else fabricator.classes_[classes]
-            people = with_column(people, target.name, found, target.type)
-        people = _with_column(people, self.key, np.arange(1, len(known) + 1))
-        return people, _with_column(events, self.key, whose[order] + 1)
-
-
-def _with_column(table: Any, name: str, values: NDArray[Any]) -> Any:
-    """Put a column in front."""
-    listed = values.tolist()
-    library = library_of(table)
-    if library == "pandas":
-        table.insert(0, name, listed)
-        return table
-    if library == "polars":
-        import polars
-
-        return table.insert_column(0, polars.Series(name, listed))
-    import pyarrow
-
-    return table.add_column(0, name, pyarrow.array(listed))
+            people = with_column(people, target.name, found, target.type, None)
+        people = with_column(people, self.key, np.arange(1, len(known) + 1))
+        return people, with_column(events, self.key, whose[order] + 1)

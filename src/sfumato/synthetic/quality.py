@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.report import Marginal, charts
@@ -24,12 +23,9 @@ from sfumato.report.pages import render, write_form
 from sfumato.synthetic.cells import MAX_CATEGORIES, CellPlaces
 from sfumato.synthetic.fabricator import Fabricator
 from sfumato.synthetic.table_law import TableLaw
-from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]
 
-MAX_TRAINING_ROWS = 20_000  # rows from which learners learn
 WORST = 5  # columns that are drawn
 FREE = "Against what was released (free)"
 SENSITIVE = "Against your table (SENSITIVE, owner only: not private, do not hand it out)"
@@ -58,16 +54,12 @@ class Comparison:
     names: Of the reference and of the fabricated rows.
     marginals: Shares of cells of each column, the label last; "real" is the reference.
     pairs: Pairs of columns.
-    learners: Accuracy of each learner, by the rows it has learned from.
-    copies: Shares of rows that equal a raw one.
     """
 
     title: str
     names: tuple[str, str]
     marginals: tuple[Marginal, ...]
     pairs: tuple[PairDistance, ...]
-    learners: dict[str, dict[str, float]]
-    copies: dict[str, float]
 
     @property
     def one_way(self) -> float:
@@ -87,9 +79,7 @@ class Comparison:
             found.append(("two-way distance", f"{self.two_way:.4f}"))
             found.append(("average error of rank correlations", f"{np.mean(off):.4f}"))
             found.append(("rank correlations off by, at most", f"{np.max(off):.4f}"))
-        for learner, scores in self.learners.items():
-            found += [(f"{learner}, learned from {rows}", f"{s:.4f}") for rows, s in scores.items()]
-        return found + [(name, f"{share:.4f}") for name, share in self.copies.items()]
+        return found
 
     def worst_columns(self) -> list[Marginal]:
         """Return the columns whose shares are furthest from the reference."""
@@ -138,12 +128,9 @@ class Quality:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a page (.html) or JSON (.json)."""
-        text = json.dumps(self.to_dict(), indent=2) + "\n"
-        write_form(path, {".html": self._page, ".json": lambda: text})
-
-    def _page(self) -> str:
-        title = "Quality of fabricated rows"
-        return render("quality.html", title=title, quality=self, draw=charts)
+        title, text = "Quality of fabricated rows", json.dumps(self.to_dict(), indent=2) + "\n"
+        page = partial(render, "quality.html", title=title, quality=self, draw=charts)
+        write_form(path, {".html": page, ".json": lambda: text})
 
 
 # Measuring ----------------------------------------------------------------------------------------
@@ -244,8 +231,6 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
             ("your table" if is_raw else "released", "fabricated"),
             tuple(marginals),
             tuple(pairs),
-            _learned(bounds, made, raw) if is_raw and hasattr(model, "classes_") else {},
-            _copies(bounds, made, raw) if is_raw else {},
         )
 
     return Quality(
@@ -271,45 +256,3 @@ def _cell_names(law: TableLaw, column: int) -> tuple[str, ...]:
         is_day = feature.part == "time"  # days since 1970
         found = [str(np.datetime64(int(s), "D")) if is_day else f"{s + 0:.6g}" for s in starts]
     return (*found, "missing") if feature.missing else tuple(found)
-
-
-def _learned(bounds: TableBounds, made: Any, raw: Any) -> dict[str, dict[str, float]]:
-    """Score learners on rows that they have not seen: raw ones where some were given."""
-    if bounds.target_of(made) is None:
-        return {}
-    encoder = TableEncoder(bounds)
-    tables = {"fabricated rows": made, **({} if raw is None else {"raw rows": raw})}
-    rows = {n: (encoder.transform(t), np.asarray(bounds.target_of(t))) for n, t in tables.items()}
-    generator = np.random.RandomState(0)
-    halves = {name: generator.permutation(len(x)) for name, (x, _) in rows.items()}
-    tested = "raw rows" if raw is not None else "fabricated rows"
-    test = halves[tested][len(halves[tested]) // 2 :][:MAX_TRAINING_ROWS]
-    found: dict[str, dict[str, float]] = {}
-    for name, learner in (
-        ("forest", RandomForestClassifier(50, random_state=0, n_jobs=1)),
-        ("logistic regression", LogisticRegression(max_iter=300)),
-    ):
-        found[name] = {}
-        for source, (x, y) in rows.items():
-            learn = halves[source][: max(1, len(x) // 2)][:MAX_TRAINING_ROWS]
-            if len(np.unique(y[learn])) < 2 or not len(test):
-                continue
-            learner.fit(x[learn], y[learn])
-            score = learner.score(rows[tested][0][test], rows[tested][1][test])
-            found[name][source] = float(score)
-    return found
-
-
-def _copies(bounds: TableBounds, made: Any, raw: Any) -> dict[str, float]:
-    """Share of rows that equal a raw one in all cells; raw rows among themselves beside it."""
-    cells = [np.nan_to_num(bounds.cells(each), nan=-1e300) for each in (made, raw)]
-    half = len(cells[1]) // 2
-    known = {row.tobytes() for row in cells[1][:half]}
-    shown = {
-        "fabricated rows that equal one of half of the raw rows": cells[0],
-        "raw rows of the other half that do": cells[1][half:],
-    }
-    return {
-        words: float(np.mean([row.tobytes() in known for row in rows])) if len(rows) else 0.0
-        for words, rows in shown.items()
-    }

@@ -43,9 +43,7 @@ from sfumato.synthetic.cells import (
     CellLookup,
     CellPlaces,
     ColumnCells,
-    Constraint,
     TableCells,
-    repair,
 )
 from sfumato.tables.schema import TableBounds
 
@@ -148,7 +146,7 @@ def release_table(
     }
 
     def known() -> TableLaw:
-        return TableLaw(bounds, columns, n_classes, released, target=target)
+        return TableLaw(bounds, columns, n_classes, released, target)
 
     cells = records.mapped(TableCells.of(columns, drawn))
     first = column_tables(columns, drawn, n_classes, target)
@@ -256,10 +254,9 @@ class TableLaw:
         columns: Sequence[ColumnCells],
         n_classes: int,
         released: Mapping[str, Any],
-        constraints: Sequence[Constraint] = (),
         target: int | None = None,
     ) -> None:
-        self.bounds, self.released, self.constraints = bounds, released, constraints
+        self.bounds, self.released = bounds, released
         self.target = target
         known = tuple(column.with_values(released["most_values"]) for column in columns)
         fine = TableCells.of(known, released["cuts"])
@@ -325,19 +322,19 @@ class TableLaw:
     @cached_property
     def orders(self) -> list[Codes]:
         """The cells of each column from low to high; nominal ones by their tie to the class."""
-        return [self._ordered(i) for i in range(self.cells.width)]
-
-    def _ordered(self, i: int) -> Codes:
-        column, margin = self.cells.columns[i], self.margins[i]
-        last = len(margin) - column.may_be_missing
-        if column.n_categories < 3 or self.n_classes < 2:
-            return np.arange(last)
-        mass = margin[:last] + 1e-9
-        away = self.class_counts[i][:last] / self.n_rows - np.outer(margin[:last], self.shares)
-        away = _low_rank(away, self.noise / self.n_rows)
-        away = away / np.sqrt(mass)[:, None] / np.sqrt(self.shares + 1e-9)
-        first = np.linalg.svd(away, full_matrices=False)[0][:, 0]
-        return np.argsort(first / np.sqrt(mass), kind="stable")
+        found = []
+        for i, (column, margin) in enumerate(zip(self.cells.columns, self.margins, strict=True)):
+            last = len(margin) - column.may_be_missing
+            if column.n_categories < 3 or self.n_classes < 2:
+                found.append(np.arange(last))
+                continue
+            mass = margin[:last] + 1e-9
+            away = self.class_counts[i][:last] / self.n_rows - np.outer(margin[:last], self.shares)
+            away = _low_rank(away, self.noise / self.n_rows)
+            away = away / np.sqrt(mass)[:, None] / np.sqrt(self.shares + 1e-9)
+            first = np.linalg.svd(away, full_matrices=False)[0][:, 0]
+            found.append(np.argsort(first / np.sqrt(mass), kind="stable"))
+        return found
 
     @cached_property
     def latents(self) -> list[tuple[int, bool]]:
@@ -459,11 +456,15 @@ class TableLaw:
     def coarse(self) -> list[Codes]:
         """The cell in pairs of each cell of each feature."""
         room = self.n_rows / (3 * max(float(self.released["noise"][2]), 1e-9) * self.n_groups)
-        side, found = int(min(max(math.sqrt(room), 4), MAX_SIDE)), []
+        return self._joined_cells(int(min(max(math.sqrt(room), 4), MAX_SIDE)))
+
+    def _joined_cells(self, n_parts: int) -> list[Codes]:
+        """Join the cells of each feature of numbers to parts; missing is one of its own."""
+        found = []
         for i in self.features:
             column, margin = self.cells.columns[i], self.margins[i]
             last = len(margin) - column.may_be_missing
-            parts = np.arange(last) if column.n_categories else _parts(margin[:last], side)
+            parts = np.arange(last) if column.n_categories else _parts(margin[:last], n_parts)
             found.append(np.append(parts, [parts[-1] + 1] * column.may_be_missing).astype(np.intp))
         return found
 
@@ -545,17 +546,13 @@ class TableLaw:
         found += [(i, -1, -1) for i in range(len(self.features)) if i not in known]
         return found
 
-    @cached_property
-    def _root(self) -> Array:
-        q = len(self.latents)
-        return np.asarray(np.linalg.cholesky(self.correlations + 1e-9 * np.eye(q)))
-
     def _placed(
         self, n_rows: int, generator: np.random.RandomState, tree: Sequence[Array] | None = None
     ) -> tuple[Codes, Array]:
         """Draw cells of the features, and the Gaussians whose order they follow."""
         masses = self.pair_masses if tree is None else tree
-        gaussians = generator.normal(size=(n_rows, len(self.latents))) @ self._root.T
+        root = np.linalg.cholesky(self.correlations + 1e-9 * np.eye(len(self.latents)))
+        gaussians = generator.normal(size=(n_rows, len(self.latents))) @ root.T
         cells = np.zeros((n_rows, len(self.features)), dtype=np.intp)
         flag = {i: k for k, (i, of_missing) in enumerate(self.latents) if of_missing}
         for k, parent, pair in self.order:
@@ -609,13 +606,7 @@ class TableLaw:
     @cached_property
     def _label_parts(self) -> list[Codes]:
         room = self.n_rows / (4 * max(self.noise, 1e-9)) / self.n_classes
-        most, found = int(min(max(room, 6), MAX_SIDE)), []
-        for i in self.features:
-            column, margin = self.cells.columns[i], self.margins[i]
-            last = len(margin) - column.may_be_missing
-            parts = np.arange(last) if column.n_categories else _parts(margin[:last], most)
-            found.append(np.append(parts, [parts[-1] + 1] * column.may_be_missing).astype(np.intp))
-        return found
+        return self._joined_cells(int(min(max(room, 6), MAX_SIDE)))
 
     @property
     def _label_sizes(self) -> list[int]:
@@ -683,34 +674,19 @@ class TableLaw:
         one, two = weights(found.x)
         return np.vstack([one, two @ split.T, base[None]])
 
-    def class_chances(self, cells: Codes) -> Array:
-        """Chance of each class, given the cells of the features of a row."""
-        if self.n_classes == 1:
-            return np.ones((len(cells), 1))
-        weights = self._label_weights
-        scores = weights[-1] + sum(weights[part] for part in self._parts_of(cells).T)
-        return np.asarray(np.exp(scores - logsumexp(scores, axis=1)[:, None]))
-
     def draw(self, n_rows: int, generator: np.random.RandomState) -> tuple[Codes, Codes, Array]:
         """Draw the cells of all columns, classes, and the Gaussians behind them."""
         cells, gaussians = self._placed(n_rows, generator)
-        return self._with_class(cells, gaussians, generator)
-
-    def _with_class(
-        self,
-        cells: Codes,
-        gaussians: Array,
-        generator: np.random.RandomState,
-        wanted: int | None = None,
-    ) -> tuple[Codes, Codes, Array]:
-        chances, n_rows = self.class_chances(cells), len(cells)
+        chances = np.ones((n_rows, 1))
+        if self.n_classes > 1:
+            weights = self._label_weights
+            scores = weights[-1] + sum(weights[part] for part in self._parts_of(cells).T)
+            chances = np.exp(scores - logsumexp(scores, axis=1)[:, None])
         # Evenly spread marks along rows of like chances: classes nearly at their exact shares
         rank = np.empty(n_rows)
         rank[np.argsort(chances @ np.arange(self.n_classes), kind="stable")] = np.arange(n_rows)
         marks = (rank * (math.sqrt(5) - 1) / 2 + generator.uniform()) % 1
         classes = (np.cumsum(chances, axis=1)[:, :-1] <= marks[:, None]).sum(axis=1)
-        if wanted is not None:
-            classes[:] = wanted
         found = np.zeros((n_rows, self.cells.width), dtype=np.intp)
         found[:, self.features] = cells
         if self.target is not None:
@@ -733,33 +709,15 @@ class TableLaw:
         columns: Sequence[int],
         rows: Codes,
         generator: np.random.RandomState,
-        given: Mapping[int, int] | None = None,
     ) -> None:
         """Draw some columns of some rows anew, in place, given all others of their row.
 
         A new Gaussian takes the cell that drawn rows have at its place among those of the same
-        parent cell. `given` fixes cells of columns, whose Gaussians are drawn inside them. Columns
-        that may be missing are missing where their row of cells says so.
+        parent cell.
         """
-        fixed = given or {}
-        asked = [k for k, i in enumerate(self.features) if i in columns or i in fixed]
-        free = np.array([k for k in asked if self.features[k] not in fixed], dtype=np.intp)
+        free = np.array([k for k, i in enumerate(self.features) if i in columns], dtype=np.intp)
         kept = np.setdiff1d(np.arange(gaussians.shape[1]), free)
         Q = self.correlations
-        for k in (k for k in asked if self.features[k] in fixed):
-            i = self.features[k]
-            order, cell = self.orders[i], fixed[i]
-            if cell in order:
-                total = np.append(0.0, np.cumsum(self.margins[i][order] + 1e-12))
-                at = int(np.flatnonzero(order == cell)[0])
-                low, high = total[at] / total[-1], total[at + 1] / total[-1]
-                marks = low + (high - low) * generator.uniform(size=len(rows))
-                gaussians[rows, k] = ndtri(np.clip(marks, 1e-9, 1 - 1e-9))
-            cells[rows, i] = cell
-        if not len(free):
-            return
-        if fixed:  # of everything else, only what was fixed is known
-            kept = np.array([k for k in asked if self.features[k] in fixed], dtype=np.intp)
         slope = np.linalg.solve(Q[np.ix_(kept, kept)] + 1e-6 * np.eye(len(kept)), Q[kept][:, free])
         left = Q[np.ix_(free, free)] - Q[np.ix_(free, kept)] @ slope
         values, vectors = np.linalg.eigh(left)
@@ -787,72 +745,21 @@ class TableLaw:
                 at = np.searchsorted(drawn[like, k][order], gaussians[rows[here], k])
                 cells[rows[here], i] = seen[like, k][order][np.minimum(at, len(order) - 1)]
 
-    def draw_given(
-        self,
-        n_rows: int,
-        generator: np.random.RandomState,
-        given: Mapping[int, int],
-        wanted: int | None,
-    ) -> tuple[Codes, Codes, Array]:
-        """Draw rows whose columns have given cells, or of one class."""
-        factor = 1 if wanted is None else 8  # of which those are taken that are like the class
-        n_drawn = n_rows * factor
-        fixed = {i: cell for i, cell in given.items() if i != self.target}
-        cells, gaussians = self._placed(n_drawn, generator)
-        whole = np.zeros((n_drawn, self.cells.width), dtype=np.intp)
-        whole[:, self.features] = cells
-        if fixed:
-            others = [i for i in self.features if i not in fixed]
-            gone = whole.copy()
-            self.redraw(whole, gaussians, others, np.arange(n_drawn), generator, fixed)
-            for i in others:  # as often missing as before
-                if self.cells.columns[i].may_be_missing:
-                    last = len(self.margins[i]) - 1
-                    whole[:, i] = np.where(gone[:, i] == last, last, whole[:, i])
-        cells = whole[:, self.features]
-        if self.target is not None and self.target in given:
-            first = np.flatnonzero(np.diff(self.joins[self.target], prepend=-1))
-            wanted = int(self.fine_classes[first[given[self.target]]])
-        if wanted is not None:
-            chances = np.cumsum(self.class_chances(cells)[:, wanted] + 1e-12)
-            marks = (np.arange(n_rows) + generator.uniform()) / n_rows * chances[-1]
-            taken = generator.permutation(np.searchsorted(chances, marks))
-            taken = np.minimum(taken, n_drawn - 1)
-            cells, gaussians = cells[taken], gaussians[taken]
-        found, codes, gaussians = self._with_class(cells, gaussians, generator, wanted)
-        if self.target is not None and self.target in given:
-            found[:, self.target] = given[self.target]
-        return found, codes, gaussians
-
     def values(
         self,
         cells: Codes,
         gaussians: Array,
         generator: np.random.RandomState,
-        wanted: Mapping[int, float] | None = None,
     ) -> Array:
-        """Return values inside cells, in the order of the Gaussians, and meet constraints.
-
-        `wanted` has values that columns are to have.
-        """
-        asked, features = wanted or {}, self.bounds.features
-        values, gaps = {}, []
-        for i, feature in enumerate(features):
+        """Return values inside cells, in the order of the Gaussians; NaN for what is missing."""
+        found = []
+        for i in range(self.cells.width):
             order = generator.normal(size=len(cells))
             if i != self.target:
                 order = gaussians[:, self.features.index(i)]
             drawn, missing = self.cells.draw(i, cells[:, i], self.margins[i], order, generator)
-            drawn = np.full(len(cells), asked[i]) if i in asked else drawn
-            # Constraints are in the units of the table.
-            values[feature.name] = feature.unscaled(drawn) if feature.is_number else drawn
-            gaps.append(missing)
-        ranges = {f.name: (f.lower, f.upper) for f in features}
-        found = repair(values, self.constraints, ranges)
-        kept = [
-            f.scaled(np.clip(found[f.name], f.lower, f.upper)) if f.is_number else found[f.name]
-            for f in features
-        ]
-        return np.where(np.column_stack(gaps), np.nan, np.column_stack(kept))
+            found.append(np.where(missing, np.nan, drawn))
+        return np.column_stack(found)
 
 
 def nearest_masses(shares: Array) -> Array:

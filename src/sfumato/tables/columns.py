@@ -49,13 +49,8 @@ MAX_DIGITS = 400  # of a whole number that is written out
 
 
 def arrow(module: str = "") -> Any:
-    """Import pyarrow, or one of its modules, when a file is touched."""
-    try:
-        return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
-    except ImportError:
-        raise InvalidInputError(
-            "Reading and writing tables needs pyarrow: pip install pyarrow."
-        ) from None
+    """Import pyarrow, or one of its modules, when a table is touched."""
+    return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
 
 
 def arrow_kind(type_name: str) -> str:

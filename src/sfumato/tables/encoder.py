@@ -30,8 +30,6 @@ Array = NDArray[np.float64]
 MARK = 0.5  # of a missing number: as far from the middle as the ends of the range
 ONE = 1 / math.sqrt(2)  # of a category
 ROUNDING_MARGIN = 2.0**-40  # entries are rounded, so that a row may be this much longer
-MAX_SWEEPS = 20
-SMALL_GAP = 1e-3  # between a share that is asked for and the one that is chosen
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -215,48 +213,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         norm = math.sqrt(n_numbers / 4 + n_categories / 2) * (1 + ROUNDING_MARGIN)  # [Z7]
         return Bounds(norm=norm, lower=lower, upper=upper, labels=labels)
 
-    def inverse_transform(self, X: Any, *, library: str = "pyarrow") -> Any:
-        """Return rows of numbers as a table again.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_records, n_numbers)
-            Rows. Those of a category need not lie in their bounds: they are scores, see
-            `choose_categories`.
-        library : {"pandas", "polars", "pyarrow"}
-            Whose table it becomes.
-
-        Returns
-        -------
-        table
-            With the declared types; parts of dates as columns of their own.
-        """
-        bounds = self._checked_bounds()
-        rows = np.asarray(X, dtype=np.float64)
-        if isinstance(bounds, Bounds):
-            if self.scaled and bounds.has_ranges:
-                middle, width = _middle_and_width(bounds)
-                rows = rows * width + middle
-            return bounds.clip(rows)
-        columns, start = [], 0
-        for feature in bounds.features:
-            block = rows[:, start : start + len(self._numbers(feature))]
-            start += block.shape[1]
-            if not feature.is_number:
-                places = choose_categories(block / ONE)
-                columns.append(np.where(places < len(feature.categories or ()), places, np.nan))
-                continue
-            lower, upper = feature.range
-            cells = block[:, 0]
-            if self.scaled:
-                cells = cells * (upper - lower) + (lower / 2 + upper / 2)
-            if block.shape[1] > 1:
-                share = block[:, 1] / MARK
-                is_missing = choose_categories(np.column_stack([1 - share, share])) == 1
-                cells = np.where(is_missing, np.nan, cells)
-            columns.append(cells)
-        return self.from_cells(np.column_stack(columns), library=library)
-
     def from_cells(self, cells: Array, *, library: str = "pyarrow") -> Any:
         """Return what `TableBounds.cells` reads as a table again.
 
@@ -304,18 +260,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return table.to_pandas()
         return home.from_arrow(table) if library == "polars" else table
 
-    @property
-    def are_scores(self) -> NDArray[np.bool_]:
-        """Which numbers of a row are scores of categories or marks of missing cells."""
-        bounds = self._checked_bounds()
-        assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
-        found = [
-            place > 0 or not feature.is_number
-            for feature in bounds.features
-            for place in range(len(self._numbers(feature)))
-        ]
-        return np.array(found)
-
     def _numbers(self, feature: Feature) -> list[tuple[str, float, float]]:
         """Return name and range of each number that a feature becomes."""
         is_marked = feature.missing and self.scaled
@@ -349,40 +293,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _scaled_columns(self, bounds: Bounds, rows: Array) -> Array:
         if not (self.scaled and bounds.has_ranges):
             return rows
-        middle, width = _middle_and_width(bounds)
+        box = bounds.box(bounds.n_features or 1)
+        assert box is not None  # noqa: S101 - asked before
+        middle, width = box[0] / 2 + box[1] / 2, box[1] - box[0]
         inside = bounds.clip(rows)  # a row with a missing number becomes the middle
         inside -= middle
         inside /= width
         return inside
-
-
-def _middle_and_width(bounds: Bounds) -> tuple[Array, Array]:
-    box = bounds.box(bounds.n_features or 1)
-    assert box is not None  # noqa: S101 - asked before
-    return box[0] / 2 + box[1] / 2, box[1] - box[0]
-
-
-def choose_categories(scores: Array) -> NDArray[np.intp]:
-    """Assign each row the category of the highest ``score + offset``.
-
-    Drawn from a Gaussian, the scores of a rare category have the right mean and hardly ever the
-    highest value. Offsets are set so that every category is chosen as often as its scores say on
-    average: in turn, the offset of one category is put where its share of rows prefers it to all
-    others. One-hot rows need no offsets and come back as they are.
-    """
-    shares = np.maximum(scores.mean(axis=0), 0.0) if len(scores) else np.zeros(scores.shape[1])
-    if not shares.sum() > 0:
-        return np.asarray(scores.argmax(axis=1), dtype=np.intp)
-    shares /= shares.sum()
-    offsets = np.zeros(scores.shape[1])
-    for _ in range(MAX_SWEEPS):
-        moved = scores + offsets
-        chosen = np.bincount(moved.argmax(axis=1), minlength=len(shares)) / len(scores)
-        if np.abs(chosen - shares).max() <= max(SMALL_GAP, 1 / len(scores)):
-            break
-        for category, share in enumerate(shares):
-            moved[:, category] = -np.inf
-            lead = moved.max(axis=1) - scores[:, category]  # the offset from which a row prefers it
-            offsets[category] = np.quantile(lead, share)
-            moved[:, category] = scores[:, category] + offsets[category]
-    return np.asarray((scores + offsets).argmax(axis=1), dtype=np.intp)

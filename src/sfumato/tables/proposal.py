@@ -6,11 +6,10 @@ table only, and no fit accepts it before the owner has declared it public.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +31,6 @@ from sfumato.tables.schema import Column, TableBounds, Target
 from sfumato.tables.text import common_numbers
 
 MAX_CATEGORIES = 50
-MAX_CODES = 5000  # of a public list in a file
-CODE = re.compile(r"\S{1,12}")
 MAX_LABELS = 1000
 SENTINELS = (*(-(10**n - 1) for n in range(1, 7)), *(10**n - 1 for n in range(3, 7)))  # -9, 999
 FEW_LABELS = 20  # different whole numbers; more of them are a number to predict
@@ -50,10 +47,6 @@ ID_NAME = re.compile(
     re.IGNORECASE,
 )
 ID_TEXT = re.compile(r"[A-Za-z]{0,4}[-_]?\d{3,}")  # as in P00123
-# Texts that are meant as numbers or dates, but are not all written in one way.
-NUMBER_TEXT = re.compile(r"[+-]?\d[\d.,' ]*")
-DATE_TEXT = re.compile(r"\d{1,4}([./-])\s?\d{1,2}\1\s?\d{2,4}([T ].*)?")
-MOSTLY = 0.6
 DATE_FORMATS = (
     "%d.%m.%Y",
     "%Y-%m-%d",
@@ -173,16 +166,8 @@ class ColumnSummary:
         if kind and not (self.whole and kind != "f" and is_id):
             return self._proposed_number(kind, marked)
         texts = list(spelt.values())
-        n_dates = sum(bool(DATE_TEXT.fullmatch(text)) for text in texts)
-        is_number = len(texts) > FEW and all(map(NUMBER_TEXT.fullmatch, texts))
         if not self.seen:
             why = "the column is empty"
-        elif (
-            is_number and any("." in text for text in texts) and any("," in text for text in texts)
-        ):
-            why = "numbers with decimal points and with decimal commas; write them in one way"
-        elif not is_number and n_dates > MOSTLY * len(texts):
-            why = "looks like dates that are not all written in one way; write them as YYYY-MM-DD"
         elif 0 < len(texts) <= MAX_CATEGORIES:
             note = PROPOSED
             if len(texts) < len(values):
@@ -191,12 +176,6 @@ class ColumnSummary:
             return Column(self.name, self.type, categories=listed, note=note, **marked)
         elif is_id:
             why = "nearly every record has a value of its own, as an ID has"
-        elif 0 < len(texts) <= MAX_CODES and all(map(CODE.fullmatch, texts)):
-            why = (
-                f"{len(texts)} different codes; if their list is public, save it as a text file, "
-                f'one code per line, and write categories_file = "{self.name}.txt" instead of '
-                "left_out"
-            )
         elif self.type == "string":
             why = (
                 f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
@@ -266,12 +245,6 @@ class Description:
     columns: tuple[ColumnSummary, ...]
     bounds: TableBounds
 
-    @property
-    def rows_per_person(self) -> str:
-        """How many rows the persons have, or nothing where none are named."""
-        found = [each.values for each in self.columns if each.name == self.bounds.person]
-        return "" if not found else rows_per_person(found[0] or {}, self.bounds.person_rows)
-
 
 def describe_table(source: TableFile, target: str | None = None) -> Description:
     """Go once over a table and propose its bounds."""
@@ -302,18 +275,6 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
     return Description(n_rows, tuple(seen.values()), bounds)
 
 
-def rows_per_person(counts: Mapping[Any, int], most: int | None) -> str:
-    """Say how many rows persons have, and how many of them `most` rows cover."""
-    rows = np.array(list(counts.values()) or [0])
-    half, nearly = (int(np.quantile(rows, share, method="inverted_cdf")) for share in (0.5, 0.9))
-    told = (
-        f"{len(rows)} persons: half of them have at most {half} rows, nine in ten at most {nearly}"
-        f", one has {rows.max()}"
-    )
-    covered = "" if most is None else f"; {most} rows cover {np.mean(rows <= most):.0%} of them"
-    return f"{told}{covered}."
-
-
 @dataclass
 class ColumnCheck:
     """What the owner should know of one column before it is used; counts of cells."""
@@ -322,12 +283,9 @@ class ColumnCheck:
     missing: int = 0
     unreadable: int = 0
     outside: int = 0  # of the range, or none of the listed values
-    note: str = ""
 
 
-def check_table(
-    table: Any, bounds: TableBounds
-) -> tuple[int, tuple[ColumnCheck, ...], tuple[str, ...]]:
+def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck, ...]]:
     """Compare a table with its bounds, for the eyes of its owner: nothing of this is private.
 
     Parameters
@@ -340,74 +298,49 @@ def check_table(
     Returns
     -------
     tuple
-        The number of rows, what was counted in each column, and further remarks.
+        The number of rows, and what was counted in each column.
     """
     facts: list[Any] = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
-    names = [fact.name for fact in facts] + ([bounds.person] if bounds.person else [])
-    n_rows, persons, digests = 0, Counter[Any](), {name: hashlib.sha256() for name in names}
-    checks = {fact.name: ColumnCheck(fact.name) for fact in facts}
-    unlisted: dict[str, Counter[Any]] = {fact.name: Counter() for fact in facts}
-    seen = {f.name: ColumnSummary(f.name, "double") for f in facts if arrow_kind(f.type)}
-    for batch in _raw_batches(table, names, bounds):
-        columns = {name: as_column(column) for name, column in columns_of(batch, names).items()}
-        n_rows += len(next(iter(columns.values())))
-        for name, column in columns.items():
-            digests[name].update("\0".join(map(str, column.to_pylist())).encode())
+    n_rows, checks = 0, {fact.name: ColumnCheck(fact.name) for fact in facts}
+    for batch in _raw_batches(table, list(checks), bounds):
+        columns = columns_of(batch, list(checks))
         for fact in facts:
-            column, told = columns[fact.name], checks[fact.name]
+            column, told = as_column(columns[fact.name]), checks[fact.name]
             is_gone = np.asarray(column.is_null())
-            told.missing += int(is_gone.sum())
+            odd, outside = np.zeros_like(is_gone), np.zeros_like(is_gone)
             values = getattr(fact, "categories", None) or getattr(fact, "labels", None)
             if isinstance(values, tuple):
-                odd = (codes_of(column, values) < 0) & ~is_gone
-                told.outside += int(odd.sum())
-                unlisted[fact.name].update(map(str, column.filter(arrow().array(odd)).to_pylist()))
+                outside = (codes_of(column, values) < 0) & ~is_gone
             elif getattr(fact, "parts", ()):
                 years = part_of(column, "year", fact.type, fact.format)
-                told.unreadable += int((np.isnan(years) & ~is_gone).sum())
+                odd = np.isnan(years) & ~is_gone
                 if "year" in fact.parts or "time" in fact.parts:
                     first, last = (int(end[:4]) for end in (fact.lower, fact.upper))
-                    told.outside += int(((years < first) | (years > last)).sum())
+                    outside = (years < first) | (years > last)
             elif arrow_kind(fact.type):
                 numbers = as_numbers(column, "f")
-                told.unreadable += int((np.isnan(numbers) & ~is_gone).sum())
+                odd = np.isnan(numbers) & ~is_gone
                 declared = np.isin(numbers, getattr(fact, "sentinels", ()))
-                told.missing += int(declared.sum())
-                numbers = np.where(declared, np.nan, numbers)
-                seen[fact.name].see(arrow().array(numbers))
+                is_gone = is_gone | declared
                 if fact.lower is not None:
-                    told.outside += int(((numbers < fact.lower) | (numbers > fact.upper)).sum())
-        if bounds.person:
-            persons.update(columns[bounds.person].drop_null().to_pylist())
-    for fact in facts:
-        note, told = [], checks[fact.name]
-        if unlisted[fact.name]:
-            common = ", ".join(f"{v!r} ({n})" for v, n in unlisted[fact.name].most_common(3))
-            note.append(f"not listed: {common}")
-        if fact.name in seen and seen[fact.name].sentinels:
-            marks = ", ".join(f"{each:g}" for each in seen[fact.name].sentinels)
-            note.append(f"{marks}: a mark of missing cells?")
-        if isinstance(fact, Target) and fact.labels is not None and told.missing + told.outside:
-            note.append("cells without a listed label count as the first label")
-        told.note = "; ".join(note)
-    remarks = [rows_per_person(persons, bounds.person_rows)] if bounds.person else []
-    told_of: dict[str, str] = {}
-    for name, digest in digests.items():
-        if (other := told_of.setdefault(digest.hexdigest(), name)) != name:
-            remarks.append(f"The columns {other!r} and {name!r} hold the same cells.")
-    return n_rows, tuple(checks.values()), tuple(remarks)
+                    outside = ((numbers < fact.lower) | (numbers > fact.upper)) & ~declared
+            told.missing += int(is_gone.sum())
+            told.unreadable += int(odd.sum())
+            told.outside += int(outside.sum())
+        n_rows += len(batch)
+    return n_rows, tuple(checks.values())
 
 
-def _raw_batches(table: Any, names: Iterable[str], bounds: TableBounds) -> Iterator[Any]:
+def _raw_batches(table: Any, names: list[str], bounds: TableBounds) -> Iterator[Any]:
     """Yield cells as they are stored; those of text files with points in their numbers."""
     if is_table(table):
         yield table
         return
-    source, wanted = TableFile(table, guess=False, text=bounds.text), list(dict.fromkeys(names))
+    source = TableFile(table, guess=False, text=bounds.text)
     types = bounds.types()
-    for batch in source.batches(wanted):
+    for batch in source.batches(names):
         if source.format == "csv" and bounds.text is not None:
-            for place, name in enumerate(wanted):
+            for place, name in enumerate(names):
                 if arrow_kind(types[name]):
                     cells = common_numbers(batch[name], bounds.text)
                     batch = batch.set_column(place, name, cells)

@@ -48,38 +48,19 @@ NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
 # Keys that mean nothing for a column of categories, of dates, of numbers.
 MEANINGLESS = {
     "categories": ("log", "decimals", "parts", "format", "sentinels"),
-    "date": ("log", "ordered", "decimals", "fill", "weights", "sentinels"),
-    "number": ("parts", "format", "ordered", "weights"),
+    "date": ("log", "ordered", "decimals", "fill", "sentinels"),
+    "number": ("parts", "format", "ordered"),
 }
 
 HEAD = """\
-# Public bounds of a table, for `sfumato fit` and `sfumato fabricate`.
+# Public bounds of a table. docs/howto/tables.md explains the keys.
 #
 # Bounds are facts that are known WITHOUT the data: the scale of a form, a physical
 # range, a list of codes. Values proposed by `sfumato describe` were taken from the data and are not
 # private. Replace them with what you know. Values outside the bounds are moved to the nearest
-# bound. `sfumato confirm` asks you about each column, then sets confirmed = true and seals the
-# content: a later change must be confirmed again.
-#
-# person      the column of IDs if a person has several rows (then fit with --unit person), and
-# person_rows how many rows of a person are used at most; otherwise one_row_per_person = true
-# [file]      how a text file is written: delimiter, decimal, thousands, encoding, and
-#             the texts that mean a missing cell; a fit follows this and never guesses
-# type        every cell is read as this type; what cannot be read counts as missing
-# lower/upper the range of a number; for a date, its first and last day
-# log         true: use the logarithm of the number (log(1 + x) if lower is 0)
-# sentinels   numbers that mean a missing cell, such as -999
-# categories  all possible values of a column that is not a number; other values count as missing.
-#             Texts are compared without regard to case and to spaces at their ends
-# categories_file  instead of categories: a file beside this one, with one value per line
-# ordered     true: the order of the categories has a meaning; they become one number
-# missing     true: a missing cell gets an indicator of its own
-# fill        the value used for a missing cell; without missing or fill, the middle of the range
-# decimals    decimals of fabricated numbers
-# weights     public weights of categories, by which rare ones are redrawn in fabricated tables
-# parts       the parts of a date to use: "time", "year", "month", "weekday", "hour"
-# format      how a date is written, such as "%d.%m.%Y"
-# left_out    true: the column is not read
+# bound; what cannot be read as its type, or is not listed, counts as missing. `sfumato confirm`
+# asks you about each column, then sets confirmed = true and seals the content: a later change must
+# be confirmed again.
 """
 
 
@@ -104,7 +85,6 @@ class Feature:
     decimals: int | None = None
     part: str = ""
     format: str = ""
-    weights: tuple[float, ...] | None = None
     sentinels: tuple[float, ...] = ()
 
     @property
@@ -173,17 +153,13 @@ class Column:
     decimals: int | None = None
     parts: tuple[str, ...] = ()
     format: str = ""
-    weights: tuple[float, ...] | None = None
     sentinels: tuple[float, ...] = ()
-    categories_file: str = field(default="", compare=False)  # where the categories are listed
 
     @classmethod
     def from_record(cls, name: str, record: Any) -> Column:
         """Check what is declared about a column."""
         place = f"[columns.{name!r}]"
         known = {each.name for each in fields(cls)} - {"name", "note"}
-        if isinstance(record, Mapping) and record.get("categories_file"):
-            record = {"type": "string", **record}
         values = {key: _plain(value) for key, value in _mapping(record, known, place).items()}
         column = cls(name, **{"type": _type(record, place), **values})
         for key in ("left_out", "ordered", "log", "missing"):
@@ -207,7 +183,7 @@ class Column:
             shared |= {"categories": self.categories, "ordered": self.ordered}
             shared["upper"] = float(max(len(self.categories) - 1, 1))
             fill = math.nan if self.fill is None else float(self.categories.index(self.fill))
-            return (Feature(self.name, fill=fill, weights=self.weights, **shared),)
+            return (Feature(self.name, fill=fill, **shared),)
         if not self.parts:
             lower, upper = (0, 1) if self.lower is None else (self.lower, self.upper)
             shared |= {"lower": float(lower), "upper": float(upper), "decimals": self.decimals}
@@ -244,11 +220,6 @@ class Column:
             _check_values(self.categories, place, "categories")
             if self.fill is not None and self.fill not in self.categories:
                 raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
-            weights = [_number(each, "weights", place) for each in self.weights or ()]
-            if weights and (len(weights) != len(self.categories) or min(weights) <= 0):
-                raise InvalidInputError(
-                    f"{place}: 'weights' must be positive, one for each of the categories."
-                )
         elif kind == "date":
             if not self.parts:
                 listed = ", ".join(f'"{part}"' for part in PARTS)
@@ -769,10 +740,6 @@ class TableBounds:
                 f"The bounds in '{path}' are not written in TOML: {reason}."
             ) from None
         try:
-            columns = record.get("columns")
-            for name, column in columns.items() if isinstance(columns, dict) else ():
-                if isinstance(column, dict) and "categories_file" in column:
-                    column["categories"] = _listed_in(Path(path).parent, name, column)
             found = cls.from_record(record)
         except InvalidInputError as error:
             raise type(error)(f"The bounds in '{path}' cannot be used. {error}") from None
@@ -808,8 +775,7 @@ class TableBounds:
         for title, (pairs, note) in sections.items():
             note = " ".join("".join(c if c.isprintable() else " " for c in note).split())
             lines = [title] * bool(title) + [f"# {note}"] * bool(note)
-            hidden = "categories" if "categories_file" in pairs else ""
-            lines += [f"{k} = {_toml(value, k)}" for k, value in pairs.items() if k != hidden]
+            lines += [f"{key} = {_toml(value, key)}" for key, value in pairs.items()]
             parts.append("\n".join([*lines, ""]))
         with atomic_write(path) as file:
             file.write("\n".join(parts).encode("utf-8"))
@@ -822,17 +788,6 @@ def bounds_from(facts: Mapping[str, Any]) -> Bounds | TableBounds:
     if isinstance(facts.get("columns"), Mapping):
         return TableBounds.from_dict(**facts)
     return TableBounds.from_dict(facts)
-
-
-def _listed_in(folder: Path, name: str, column: Any) -> list[str]:
-    """Read a list of categories, one per line."""
-    try:
-        text = (folder / column["categories_file"]).read_text(encoding="utf-8")
-    except (OSError, TypeError, ValueError):
-        raise InvalidInputError(
-            f"[columns.{name!r}]: there is no text file {column['categories_file']!r} beside it."
-        ) from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _toml(value: Any, key: str = "") -> str:

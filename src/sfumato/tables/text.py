@@ -35,7 +35,6 @@ MARKERS = (
     *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "nan", "NaN", "-", "--", "?", "."),
     *("k.A.", "k. A.", "keine Angabe", "unknown", "missing"),
 )
-MAX_MARKERS = 5
 # First bytes of files that are not text in an encoding which we read, and what to do with them.
 NOT_TEXT = {
     codecs.BOM_UTF16_LE: "it is written in UTF-16; save it as UTF-8",
@@ -50,6 +49,7 @@ WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MAX_MARKERS = 5
 GUESSED_TYPES = (
     *("int64", "double", "bool", "date32[day]", "time32[s]", "timestamp[s]", "timestamp[ns]"),
 )
@@ -284,9 +284,6 @@ def sniff_text(path: Path, **known: Any) -> TextFormat | None:
     with open_text(path) as file:
         block = file.read(BLOCK_BYTES)
         sample = block[:SAMPLE_BYTES]
-        for mark, told in NOT_TEXT.items():
-            if sample.startswith(mark):
-                raise InvalidInputError(f"The file '{path}' cannot be read: {told}.")
         encoding, decoder = known.get("encoding"), codecs.getincrementaldecoder("utf-8")()
         try:  # by all of the file: one name far down may need it
             while block and encoding is None:
@@ -312,25 +309,24 @@ def sniff_text(path: Path, **known: Any) -> TextFormat | None:
     rows = list(csv.reader(lines, delimiter=delimiter))
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
-    found: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding}
     cells = [cell for column in columns for cell in column]
+    found: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding}
     commas = sum(1 for cell in cells if WITH_COMMA.fullmatch(cell))
     points = sum(1 for cell in cells if WITH_POINT.fullmatch(cell) and not GROUPED.fullmatch(cell))
     if delimiter != "," and commas > points:
         found |= {"decimal": ",", "thousands": "." if any(map(GROUPED.fullmatch, cells)) else ""}
     text = TextFormat(**{**found, **known})
-
-    def is_number(cell: str) -> bool:
-        if text.decimal == ",":
-            cell = cell.replace(".", "" if text.thousands == "." else "?").replace(",", ".")
-        return NUMBER.fullmatch(cell) is not None
-
     marks: dict[str, None] = {}  # known words, and few odd ones among numbers
     for column in columns:
         values = Counter(cell for cell in column if cell)
-        odd = [cell for cell in values if not is_number(cell)]
+        as_points = {cell: cell.replace(text.thousands or "\0", "") for cell in values}
+        odd = [
+            cell
+            for cell in values
+            if not NUMBER.fullmatch(as_points[cell].replace(text.decimal, "."))
+        ]
         n_odd = sum(values[cell] for cell in odd)
         few = len(odd) <= MAX_MARKERS and n_odd <= 0.5 * values.total()
         numbers = few and len(values) - len(odd) > len(odd)
         marks |= dict.fromkeys(odd if numbers else [cell for cell in odd if cell in MARKERS])
-    return TextFormat(**{**vars(text), "missing": known.get("missing", tuple(marks))})
+    return replace(text, missing=known.get("missing", tuple(marks)))

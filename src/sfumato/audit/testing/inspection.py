@@ -19,9 +19,8 @@ import zipfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -67,8 +66,7 @@ CONTAINERS: tuple[type, ...] = (
 CONTAINERS += (contextvars.ContextVar, functools._lru_cache_wrapper, mmap.mmap, types.FrameType)
 
 
-@dataclass(frozen=True)
-class Outline:
+class Outline(NamedTuple):
     """What a container shows before its parts: its type, and their names in order."""
 
     kind: str
@@ -77,6 +75,7 @@ class Outline:
 
 Parts = list[tuple[str, Any]]
 ITSELF = {int, bool, str, bytes, type(None)}  # described by their values, and fast
+SHOWN = (*CONTAINERS, *PARTS_OF, *LOCKS, *DESCRIPTORS)
 LEAVES = (*PLAIN, np.generic, np.dtype, types.ModuleType, types.CodeType)
 
 
@@ -94,6 +93,9 @@ def leaves(
     state that objects of other libraries would write to a file. Where nothing of this can be had,
     an object is equal to itself alone.
     """
+    if type(value) in ITSELF:
+        yield path, value
+        return
     seen = {} if seen is None else seen
     parts: Parts = []
     if isinstance(value, LEAVES):
@@ -122,7 +124,7 @@ def leaves(
         is_row = type(value) in {list, tuple} and all(isinstance(item, NUMBERS) for item in value)
         is_numbers = is_foreign_array(value) or is_row
         parts = [] if is_numbers else _parts(value)
-        shows_itself = isinstance(value, (*CONTAINERS, *PARTS_OF, *LOCKS, *DESCRIPTORS))
+        shows_itself = isinstance(value, SHOWN)
         if is_numbers or isinstance(value, np.ndarray):
             yield path, value
         elif parts or shows_itself or hasattr(value, "__dict__"):  # really empty, or a lock
@@ -259,8 +261,7 @@ def _type_name(value: Any) -> str:
 # Comparing --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """All that can be told from a leaf: type, element type, shape, order, and content."""
 
     type: str

@@ -160,6 +160,8 @@ def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any])
         return outcome, tape, described(results, "result")
 
     first, tape, result = seen(table, None)
+    if first.error is not None:  # equal errors would show nothing
+        raise first.error
     require(bool(tape.releases), "Nothing was released through a mechanism.")
     for number, other in enumerate(others):
         second, replay, result_then = seen(other, tape)

@@ -13,11 +13,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +23,12 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.memory import fits_in_memory
-from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
-from sfumato.sums.table_parts import GLOB, FileParts, LocalParts, UrlParts, is_url
+from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, codes_of
-from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds, Target
 from sfumato.tables.text import TextFormat
@@ -74,47 +71,16 @@ def offered_models() -> dict[str, Any]:
     return {name: getattr(sfumato, kind) for name, kind in MODELS.items()}
 
 
-def is_in_parts(path: Path, engine: str | None = None) -> bool:
-    """Return whether a table is in many files, or is to be read by an engine."""
-    is_glob = bool(GLOB & set(str(path))) and not path.exists()
-    return engine is not None or is_glob or path.is_dir() or is_url(path)
-
-
-@contextmanager
-def open_table(
-    path: Path, bounds: TableBounds, engine: str | None = None
-) -> Iterator[TableFile | Partitions]:
-    """Open a table: one file, many of them, here or on a cluster."""
-    if not is_in_parts(path, engine):
-        yield TableFile(path, bounds.types(), bounds.text)
-        return
-    files: LocalParts = UrlParts(path) if is_url(path) else FileParts.of(path)
-    if engine is None:
-        yield files
-        return
-    found = urlsplit(engine)
-    if found.scheme != "dask" or not found.hostname or not found.port:
-        raise InvalidInputError(f"'--engine' must be dask://host:port. Got {engine!r}.")
-    try:
-        from distributed import Client
-
-        from sfumato.sums.dask import ClusterFiles
-    except ImportError:
-        raise InvalidInputError("Dask is not installed: pip install 'sfumato[dask]'.") from None
-    try:
-        client = Client(f"tcp://{found.hostname}:{found.port}", timeout=10)
-    except OSError:
-        raise EngineError(f"There is no scheduler at '{engine}'. Nothing was charged.") from None
-    with client:
-        yield ClusterFiles(files)
+def open_table(path: Path, bounds: TableBounds) -> TableFile | Partitions:
+    """Open a table: one file, or many of them."""
+    if path.is_dir() or (GLOB & set(str(path)) and not path.exists()):
+        return FileParts.of(path)
+    return TableFile(path, bounds.types(), bounds.text)
 
 
 def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
     """Fit a model on a table in parts, or on a file: a long one is read in batches if it can."""
     if isinstance(source, Partitions):
-        if progress is not None:
-            report = progress
-            source.progress = lambda *_: report(1)
         return model.fit(source)
     names = list(model.bounds.types())
 
@@ -196,17 +162,6 @@ def require_task(estimator: Any, target: Target) -> None:
             f"The target {target.name!r} is {kind}, which {type(estimator).__name__} does not "
             "predict. Choose another '--model', or leave it out: the default depends on the target."
         )
-
-
-def all_labelled_rows(source: TableFile, bounds: TableBounds) -> tuple[Array, NDArray[Any]]:
-    """Return all encoded rows and labels at once; no rows at all are an error."""
-    known = _listed(source, bounds)
-    encoder, target = TableEncoder(known), known.require_target(None)
-    batches = list(source.batches(list(known.types())))
-    if not batches:
-        raise InvalidInputError(f"The table '{source.path}' has no rows.")
-    labels = [target.values(batch[target.name]) for batch in batches]
-    return np.concatenate([encoder.transform(b) for b in batches]), np.concatenate(labels)
 
 
 def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
@@ -329,6 +284,18 @@ def table_for(model: Any, path: str | os.PathLike[str], **written: Any) -> Table
     declared = {} if bounds.text is None else bounds.text.to_record()
     text = TextFormat.from_record({**declared, **written}) if written else bounds.text
     return TableFile(path, bounds.types(), text)
+
+
+def target_rows(model: Any, source: TableFile) -> tuple[Any, Any]:
+    """Return the rows of a table and its target, as the bounds of a model say."""
+    bounds = getattr(model, "bounds", None)
+    if not isinstance(bounds, TableBounds) or bounds.target is None:
+        raise InvalidInputError(
+            "Only a model that was trained on a table with a target can be measured on a table."
+        )
+    source.require([bounds.target.name])
+    table = source.read(list(bounds.types()))
+    return table, bounds.target.values(table[bounds.target.name])
 
 
 def class_of(model: str) -> Any:

@@ -7,7 +7,6 @@ transfer is better than a linear support vector machine of the target's labels a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -139,26 +138,8 @@ def pair(setting: Setting, first: str, second: str, printed: float, printed_svm:
             ),
         ),
         claims={"transfer is more accurate than SVM-t": mean["paper"] > mean["SVM-t"]},
-        series=mean,
-        draw=partial(draw, printed=(printed, printed_svm)),
         remarks=REMARKS,
     )
-
-
-def draw(figure: Any, series: Mapping[str, float], printed: tuple[float, float]) -> None:
-    """Bars: transfer and no transfer, printed and ours."""
-    axes = figure.add_subplot()
-    bars = {
-        "printed\n(VGG-FC6)": printed[0],
-        "ours, paper": series["paper"],
-        "ours, strict": series["strict"],
-        "printed SVM-t\n(VGG-FC6)": printed[1],
-        "our SVM-t": series["SVM-t"],
-    }
-    colours = ["0.35", "tab:orange", "tab:blue", "0.7", "tab:green"]
-    axes.bar(list(bars), list(bars.values()), color=colours)
-    axes.bar_label(axes.containers[0], fmt="%.3f")
-    axes.set(ylabel="accuracy", ylim=(0, 1.05))
 
 
 REMARKS = (

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.constraints import Form, whole
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.gaussians import top_eigenvectors
+from sfumato.models.linear import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.transfer import (
     NOT_PROTECTED,

@@ -1,4 +1,4 @@
-"""Newton's method for linear scores: exact steps in few dimensions, conjugate gradients in many.
+"""Newton's method for linear scores, by Cholesky factors.
 
 Minimises ``F(W) = sum_i loss(W a_i; y_i) + <B, W> + (lam/2) ||W||²``, which is strongly convex, so
 that a small gradient is a certificate: ``||W - W*|| <= ||grad F(W)|| / lam``.
@@ -22,7 +22,6 @@ Array = NDArray[np.float64]
 
 MAX_STEPS = 200
 BLOCK = 4096  # rows whose share of a Hessian is added at once
-MAX_DENSE = 400  # unknowns that are solved for at once by a Cholesky factor
 MIN_STEP = 2.0**-30
 ROUNDING = 2.0**-44
 SUFFICIENT = 1e-4  # Armijo: the share of the promised decrease that must come
@@ -63,14 +62,12 @@ def newton(
     for _ in range(MAX_STEPS):
         if float(np.linalg.norm(gradient)) <= tolerance:
             break
-
-        def curved(weights: Array = weights) -> Iterator[tuple[Array, Array]]:
-            for block, wanted in in_doubles(rows, targets):
-                yield block, curvatures(loss, block @ weights.T, wanted)
-
-        solve = _exactly if gradient.size <= MAX_DENSE else _by_conjugate_gradients
+        hessian = lam * np.eye(gradient.size)
+        for block, wanted in in_doubles(rows, targets):
+            hessian += (curvatures(loss, block @ weights.T, wanted) * block).T @ block
         try:
-            direction = -solve(curved, gradient, lam, len(rows))
+            factor = cho_factor(hessian, lower=True)
+            direction = -cho_solve(factor, gradient.ravel()).reshape(gradient.shape)
         except (LinAlgError, ValueError):  # the Hessian is singular, or not finite, in doubles
             break
         slope = float(np.vdot(gradient, direction))
@@ -84,32 +81,3 @@ def newton(
             length /= 2
         weights, value = new, new_value
     return weights
-
-
-def _exactly(curved: Any, right: Array, lam: float, _: int) -> Array:
-    """Return ``H⁻¹ right`` by a Cholesky factor, ``H = lam I + sum c a aᵀ``."""
-    hessian = lam * np.eye(right.size)
-    for rows, bends in curved():
-        hessian += (bends * rows).T @ rows
-    found = cho_solve(cho_factor(hessian, lower=True), right.ravel())
-    return np.asarray(found).reshape(right.shape)
-
-
-def _by_conjugate_gradients(curved: Any, right: Array, lam: float, n_rows: int) -> Array:
-    """Return ``H⁻¹ right`` to a residual that shrinks with it, so that steps become exact."""
-    start = float(np.linalg.norm(right))
-    wanted = start * min(0.1, np.sqrt(start / n_rows))
-    found, residual, search, square = np.zeros_like(right), right, right, start**2
-    for _ in range(right.size):
-        image = lam * search
-        for rows, bends in curved():
-            moved = bends * (rows @ search.T)
-            image = image + moved.T @ rows
-        step = square / float(np.vdot(search, image))
-        found = found + step * search
-        residual = residual - step * image
-        previous, square = square, float(np.vdot(residual, residual))
-        if np.sqrt(square) <= wanted:
-            break
-        search = residual + square / previous * search
-    return found

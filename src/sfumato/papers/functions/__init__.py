@@ -3,6 +3,7 @@
 from sfumato.papers.functions.printed import (
     PrintedDensity,
     PrintedKernelClassifier,
+    ProcessDensity,
 )
 from sfumato.papers.functions.release import (
     choose_function,

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_moons
 from sklearn.utils import check_random_state
 
-from sfumato.models.density import PrivateDensity
 from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
-from sfumato.papers.functions.printed import PrintedDensity, PrintedKernelClassifier
+from sfumato.papers.functions.printed import (
+    PrintedDensity,
+    PrintedKernelClassifier,
+    ProcessDensity,
+)
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -77,9 +80,9 @@ def densities(setting: Setting, space: str, h: float) -> dict[str, Array]:
     found = {"grid": grid[:, 0]}
     with warnings.catch_warnings():  # beta is 0.1 for a hundred rows, as printed
         warnings.filterwarnings("ignore", message="delta=")
-        plain = PrivateDensity(h, epsilon=math.inf, **settings).fit(rows)
+        plain = ProcessDensity(h, epsilon=math.inf, **settings).fit(rows)
         found["estimate"] = plain.raw_density(grid)
-        for mode, kind in zip(MODES, (PrintedDensity, PrivateDensity), strict=True):
+        for mode, kind in zip(MODES, (PrintedDensity, ProcessDensity), strict=True):
             model = kind(h, epsilon=ALPHA, **settings)
             drawn = [model.fit(rows).raw_density(grid) for _ in range(n_releases)]
             found[mode] = np.array(drawn)

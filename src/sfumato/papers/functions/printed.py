@@ -24,8 +24,8 @@ from sfumato.models.features import (
     public_features,
 )
 from sfumato.models.kernel import PrivateKernelClassifier
-from sfumato.models.spaces import GaussianSpace, SobolevSpace, feature_sum_sensitivity
 from sfumato.papers.functions.release import sobolev_density_sensitivity
+from sfumato.papers.functions.spaces import GaussianSpace, SobolevSpace
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.bounds import Bounds
 
@@ -56,15 +56,18 @@ def printed_mechanism(
 
 
 @dataclass(eq=False, repr=False)
-class PrintedDensity(PrivateEstimator):
-    """``f(x) = (1/n) sum_i N(x; x_i, H)`` with noise as printed in sections 4.1 and 4.2.
+class ProcessDensity(PrivateEstimator):
+    """``f(x) = (1/n) sum_i N(x; x_i, H)`` plus a Gaussian process, of sections 4.1 and 4.2.
+
+    With the noise that is needed; `PrintedDensity` has the noise as printed.
 
     Parameters
     ----------
     bandwidth : float or array-like
         One h for all features, one per feature, or a full matrix H; public.
     space : {"gaussian", "sobolev"}, default="gaussian"
-        Smooth noise with the kernel of the estimate, or rough noise with an exponential kernel.
+        Smooth noise with the kernel of the estimate, or rough noise with an exponential kernel, of
+        one feature.
     $shared
 
     Attributes
@@ -72,11 +75,11 @@ class PrintedDensity(PrivateEstimator):
     coefficients_ : ndarray
         What was released.
     guarantee_ : Guarantee
-        What is promised: less than the printed epsilon.
+        What is promised.
 
     See Also
     --------
-    sfumato.PrivateDensity : The same with the noise that is needed.
+    sfumato.PrivateDensity : A better density of one or two features, by smoothed counts.
     """
 
     bandwidth: Any
@@ -107,28 +110,34 @@ class PrintedDensity(PrivateEstimator):
         rows, _, budget = self._begin_in_memory(X, None)
         bounds = self.row_bounds
         self.space_ = self._public_space(bounds, rows.shape[1])
-        mechanism = printed_mechanism(1.0, self.epsilon, self.delta)
-        budget.charge(mechanism.event())  # charge, then draw
-        bound = printed_space_sensitivity(self.space_)
-        sums = self.space_.statistic(bounds.clip(rows), np.ones((len(rows), 1)))
-        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=budget.receipt)
+        mechanism, bound = self._noise(len(rows))
+        mechanism.for_size(self.space_.size)
+        budget.charge(mechanism.event())  # [D3] charge, then draw
+        sums = self.space_.statistic(bounds.clip(rows))  # [D1]
+        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=budget.receipt)  # [D5]
         self.scale_ = 1 / (self.space_.normaliser * len(rows))
         self.guarantee_ = budget.guarantee()
         return self
+
+    def _noise(self, n_rows: int) -> tuple[GaussianProcessMechanism, float]:
+        """Return the mechanism of sensitivity 1, and the sensitivity by which sums are divided."""
+        mechanism = GaussianProcessMechanism.calibrate(  # [D2] the budget
+            sensitivity=1.0, epsilon=self.epsilon, delta=self.delta
+        )
+        bound = self.space_.sensitivity()
+        # [D7] the mechanism covers SLACK of it; rounding errors of very many rows may be more
+        return mechanism, max(bound, (bound + self.space_.rounding(n_rows)) / (1 + SLACK))
 
     def _public_space(self, bounds: Bounds, n_features: int) -> GaussianSpace | SobolevSpace:
         kernel, domain = GaussianKernel(self.bandwidth), Domain(bounds, n_features)
         if self.space == "sobolev":
             if np.ndim(self.bandwidth) > 1:
-                raise InvalidInputError(
-                    "space='sobolev' needs one bandwidth for all features or one per feature; a "
-                    "matrix needs space='gaussian'."
-                )
-            return SobolevSpace(np.zeros(n_features) + kernel.bandwidth, domain)
+                raise InvalidInputError("space='sobolev' needs a bandwidth, not a matrix.")
+            return SobolevSpace(float(np.ravel(kernel.bandwidth)[0]), domain)
         features = public_features(kernel, bounds, n_features, fourier=1, random_state=0)
         if isinstance(features, FourierFeatures):
             raise UnsupportedModeError(
-                "The printed release needs exact features of the kernel: fewer features or a wider "
+                "The release needs exact features of the kernel: fewer features or a wider "
                 "bandwidth."
             )
         return GaussianSpace(kernel, features, domain)
@@ -148,14 +157,38 @@ class PrintedDensity(PrivateEstimator):
         """
         rows = self._rows(X)
         inside = np.clip(rows, self.space_.domain.lower, self.space_.domain.upper)
-        return np.asarray(self.space_.values(self.coefficients_, inside)[:, 0] * self.scale_)
+        return np.asarray(self.space_.values(self.coefficients_, inside) * self.scale_)
+
+
+class PrintedDensity(ProcessDensity):
+    """``f(x) = (1/n) sum_i N(x; x_i, H)`` with noise as printed in sections 4.1 and 4.2.
+
+    Parameters
+    ----------
+    bandwidth : float or array-like
+        See `ProcessDensity`, as for `space`.
+    space : {"gaussian", "sobolev"}, default="gaussian"
+        Where the noise lives.
+    $shared
+
+    Attributes
+    ----------
+    coefficients_ : ndarray
+        What was released.
+    guarantee_ : Guarantee
+        What is promised: less than the printed epsilon.
+    """
+
+    def _noise(self, n_rows: int) -> tuple[GaussianProcessMechanism, float]:  # noqa: ARG002
+        mechanism = printed_mechanism(1.0, self.epsilon, self.delta)
+        return mechanism, printed_space_sensitivity(self.space_)
 
 
 def printed_space_sensitivity(space: GaussianSpace | SobolevSpace) -> float:
     """√2 in the space of the kernel, and the printed bound in the Sobolev space."""
     if isinstance(space, SobolevSpace):
-        return sobolev_density_sensitivity(1, 1.0, space.domain.n_features)  # in bandwidths
-    return feature_sum_sensitivity("replace_one")
+        return sobolev_density_sensitivity(1, 1.0)  # in bandwidths
+    return math.sqrt(2)
 
 
 class PrintedKernelClassifier(PrivateKernelClassifier):

@@ -1,14 +1,13 @@
 """Sections 2.1, 3.2, 3.4, 4 and 5 of the paper for a function of your own.
 
 Bound how far one record moves it (`sobolev_norm`, `expansion_norm`, or a printed sensitivity), then
-release it: `release_vector` at points, `choose_function` from a list, or
-`sfumato.papers.functions.online.OnlineFunction` point by point.
+release it: `release_vector` at points, `choose_function` from a list.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +17,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import ExponentialMechanism, GaussianMechanism
 from sfumato.models.features import Kernel
-from sfumato.models.spaces import MarkovLine
+from sfumato.papers.functions.spaces import MarkovLine
 
 Array = NDArray[np.float64]
 SMALLEST = 2.0**-40  # share of the largest pivot of M below which rounding errors would show
@@ -166,44 +165,3 @@ def sobolev_density_sensitivity(n_rows: int, bandwidth: float, n_features: int =
 def machine_sensitivity(n_rows: int, regularization: float, lipschitz: float = 1.0) -> float:
     """Return ``M / (lambda n)``, printed in 4.3 for M-admissible losses and ``K(x, x) = 1``."""
     return lipschitz / (regularization * n_rows)
-
-
-def printed_answer_law(
-    kernel: Kernel, asked: ArrayLike, answers: ArrayLike, point: ArrayLike
-) -> tuple[float, float]:
-    """Return mean and variance of the next answer as printed in section 5, online.
-
-    ``N(VᵀC⁻¹ G, K(x, x) - VᵀC⁻¹ V)`` with G the *answers* so far: the function itself occurs
-    nowhere, so that every answer is noise. With G the noise so far and f(x) added to the mean it is
-    right; `OnlineFunction` computes that.
-    """
-    known, new = np.atleast_2d(asked), np.atleast_2d(point)
-    own = float(kernel(new, new)[0, 0])
-    if known.size == 0:
-        return 0.0, own
-    right = kernel(known, new)[:, 0]
-    weights = np.linalg.solve(kernel(known, known), right)
-    return float(weights @ np.asarray(answers, np.float64)), own - float(weights @ right)
-
-
-def line_law(
-    rate: float, asked: Sequence[float], noise: Sequence[float], point: float, *, printed: bool
-) -> tuple[float, float]:
-    """Return mean and variance of the noise at a point, by its two neighbours (section 5).
-
-    For the kernel ``exp(-gamma |x - y|)`` in one dimension, in time ``log i`` for sorted points.
-    As printed, ``rho(x, x_j)`` goes with the noise at ``x_j``; right is that of the other one.
-    """
-    place = int(np.searchsorted(asked, point))
-    near = [i for i in (place - 1, place) if 0 <= i < len(asked)]
-    if len(near) == 1:
-        kept = math.exp(-rate * abs(point - asked[near[0]]))
-        return kept * noise[near[0]], 1 - kept**2
-    left, right = (asked[i] for i in near)
-    whole = math.sinh(rate * (right - left))
-    shares = [math.sinh(rate * (right - point)) / whole, math.sinh(rate * (point - left)) / whole]
-    kernels = [math.exp(-rate * (point - left)), math.exp(-rate * (right - point))]
-    variance = 1 - kernels[0] * shares[0] - kernels[1] * shares[1]
-    if printed:
-        shares.reverse()
-    return shares[0] * noise[near[0]] + shares[1] * noise[near[1]], variance

@@ -12,4 +12,3 @@ from sfumato.papers.kahm.systems import (
     PrintedAffineHullClassifier,
     PrintedFabricator,
 )
-from sfumato.papers.kahm.theory import hull_bounds, smoothing_errors

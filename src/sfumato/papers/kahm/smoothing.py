@@ -112,8 +112,7 @@ def smoothing_pass(rows: Array, *, n_components: int, dtype: str = "float64") ->
     """Fit a hull to rows and pass them through it."""
     xp = namespace_of(rows)
     rows = cast(rows, dtype)
-    quick = dtype == "float32"
-    branch = fit_branch(rows, n_components=n_components, n_layers=1, dtype=dtype, quick=quick)
+    branch = fit_branch(rows, n_components=n_components, n_layers=1, dtype=dtype)
     if branch["n_components"] == 0:  # all rows are one point, which is its own hull
         return Pass(rows, rows, xp.zeros_like(rows[:, 0]), None)
     mean, shrink = branch["mean"], float(branch["regularization"][0])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,13 +39,6 @@ MIN_EIGENVALUE = 1e-4  # of a start in the cone
 # Losses -------------------------------------------------------------------------------------------
 
 
-class ScoreLoss(Protocol):
-    """A convex loss of the scores of rows with known ellipsoids."""
-
-    def value_and_slopes(self, scores: Array, own: Codes) -> tuple[float, Array]:
-        """Return the loss summed over rows, and its derivative by each score."""
-
-
 @dataclass(frozen=True)
 class MarginLoss:
     """``sum_{c != y} l(margin - (s_c - s_y))``, l the hinge rounded over ``[-width, width]``.
@@ -63,7 +56,7 @@ class MarginLoss:
         return 0.5 / self.width
 
     def value_and_slopes(self, scores: Array, own: Codes) -> tuple[float, Array]:
-        """See `ScoreLoss`."""
+        """Return the loss summed over rows, and its derivative by each score."""
         lacking, rows = self._lacking(scores, own)
         values, slopes = _rounded_hinge(lacking, self.width)
         slopes[rows, own] = 0.0
@@ -81,37 +74,6 @@ class MarginLoss:
         """How much of the margin is lacking against each class, and the numbers of the rows."""
         rows = np.arange(len(scores))
         return self.margin + scores[rows, own][:, None] - scores, rows
-
-
-@dataclass(frozen=True)
-class MixtureLoss:
-    """Several ellipsoids a class: ``sum_{c != y} l(1 - (softmin_{k in c} s_k - s_own))``.
-
-    width: Rounding of the hinge.
-    starts (n_classes,): First ellipsoid of each class; those of a class stand together.
-    """
-
-    width: float
-    starts: Codes
-
-    def value_and_slopes(self, scores: Array, own: Codes) -> tuple[float, Array]:
-        """See `ScoreLoss`; `own` names the ellipsoid that a row belongs to."""
-        rows = np.arange(len(scores))
-        near = softmin(scores, self.starts)
-        classes = np.searchsorted(self.starts, own, side="right") - 1
-        values, slopes = _rounded_hinge(1.0 + scores[rows, own][:, None] - near, self.width)
-        slopes[rows, classes] = 0.0
-        value = float(values.sum() - values[rows, classes].sum())
-        sizes = np.diff(np.append(self.starts, scores.shape[1]))
-        shares = np.exp(np.repeat(near, sizes, axis=1) - scores)
-        by_score = -np.repeat(slopes, sizes, axis=1) * shares
-        by_score[rows, own] += slopes.sum(axis=1)
-        return value, by_score
-
-
-def softmin(scores: Array, starts: Codes) -> Array:
-    """``-log sum_{k in c} exp(-s_k)`` for each class c; the score itself for one ellipsoid."""
-    return np.asarray(-np.logaddexp.reduceat(-scores, starts, axis=1))
 
 
 def _rounded_hinge(lacking: Array, width: float) -> tuple[Array, Array]:
@@ -187,7 +149,7 @@ class LargeMarginObjective:
     rows: Any = field(repr=False)
     own: Codes = field(repr=False)
     n_ellipsoids: int
-    loss: ScoreLoss
+    loss: MarginLoss
     weight: float = 1.0
 
     @property
@@ -229,9 +191,8 @@ class LargeMarginObjective:
 
     def curved(self, W: Array, V: Array) -> Array:
         """Hessian of L at W times V (a generalised one where the loss has a kink in its slope)."""
-        loss: MarginLoss = self.loss  # type: ignore[assignment]
         products = (
-            loss.curved(features @ W.T, own, features @ V.T).T @ features
+            self.loss.curved(features @ W.T, own, features @ V.T).T @ features
             for features, own in self._blocks()
         )
         return self.weight * self._added(products)
@@ -315,8 +276,7 @@ class PerturbableSum(LargeMarginObjective):
 
     @property
     def _limits(self) -> MarginLimits:
-        loss: MarginLoss = self.loss  # type: ignore[assignment]
-        return MarginLimits(loss, self.n_ellipsoids, len(self.rows), self.shape[1])
+        return MarginLimits(self.loss, self.n_ellipsoids, len(self.rows), self.shape[1])
 
 
 @dataclass(frozen=True)
@@ -505,9 +465,25 @@ class EllipsoidAnswers:
     classes_: NDArray[Any]
     matrices_: Array
 
-    if TYPE_CHECKING:
+    def _scaled_rows(self, X: ArrayLike) -> Array:
+        """Return rows in the coordinates of the ellipsoids."""
+        raise NotImplementedError
 
-        def distances(self, X: ArrayLike) -> Array: ...
+    def distances(self, X: ArrayLike) -> Array:
+        """Return the score of each row and class; the least wins.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
+        """
+        features = quadratic_features(extended(self._scaled_rows(X)))
+        return np.asarray(features @ to_vectors(self.matrices_).T)
 
     @property
     def offsets_(self) -> Array:

@@ -22,7 +22,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     extended,
     minimise_in_cone,
     penalised,
-    quadratic_features,
     to_matrices,
     to_vectors,
 )
@@ -179,26 +178,11 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
             public=budget.facts,
             events=(NonPrivateEvent(),),
         )
-        extended_rows = _extended_rows(self.row_bounds, rows)
-        self.matrices_ = printed.minimise(extended_rows, codes, len(self.classes_))
+        self.matrices_ = printed.minimise(extended(self._in_ball(rows)), codes, len(self.classes_))
         return self
 
-    def distances(self, X: ArrayLike) -> Array:
-        """Return the score of each row and class; the least wins.
+    def _scaled_rows(self, X: ArrayLike) -> Array:
+        return self._in_ball(self._rows(X))
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            One distance per class.
-        """
-        features = quadratic_features(_extended_rows(self.row_bounds, self._rows(X)))
-        return np.asarray(features @ to_vectors(self.matrices_).T)
-
-
-def _extended_rows(bounds: Bounds, rows: Array) -> Array:
-    return extended(Bounds(norm=1.0).clip(IntoUnitBall(bounds, rows.shape[1])(rows)))
+    def _in_ball(self, rows: Array) -> Array:
+        return Bounds(norm=1.0).clip(IntoUnitBall(self.row_bounds, rows.shape[1])(rows))

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sfumato.core.constraints import Form, flag, labels, numbers, or_none, real, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.gaussians import top_eigenvectors
+from sfumato.models.linear import top_eigenvectors
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     MarginLimits,
@@ -21,10 +21,8 @@ from sfumato.papers.large_margin.ellipsoids import (
     PerturbableSum,
     centroids,
     extended,
-    quadratic_features,
     shifted_into_cone,
     to_matrices,
-    to_vectors,
 )
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
 from sfumato.privacy.guarantee import Relation, Unit
@@ -222,20 +220,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         """Inverse covariances of the ellipsoids."""
         return np.asarray(self.matrices_[:, :-1, :-1])
 
-    def distances(self, X: ArrayLike) -> Array:
-        """Return the score of each row and class, shape (n_samples, n_classes); the least wins.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            One distance a class.
-        """
+    def _scaled_rows(self, X: ArrayLike) -> Array:
         rows = self._rows(X)
         basis = None if len(self.components_) == rows.shape[1] else self.components_.T
-        features = quadratic_features(extended(self._rows_in_ball(rows, basis)))
-        return np.asarray(features @ to_vectors(self.matrices_).T)
+        return self._rows_in_ball(rows, basis)

@@ -1,13 +1,10 @@
-"""Theorems 2 and 3 as numbers, and the bound that holds for the mended mechanism.
+"""How much noise raises the objective of the mended mechanism, at most.
 
-The printed bounds rest on Lemma 2, the strong convexity of Huber's loss, which is false: they are
-what the paper states, not what is true. The mended objective is strongly convex by its term in
-``||Φ||²``, and its bound is proved.
+The bounds of Theorems 2 and 3 rest on Lemma 2, the strong convexity of Huber's loss, which is
+false. The mended objective is strongly convex by its term in ``||Φ||²``, and its bound is proved.
 """
 
 from __future__ import annotations
-
-import math
 
 from scipy.stats import chi2
 
@@ -15,40 +12,6 @@ from sfumato.papers.large_margin.ellipsoids import MarginLimits, MarginLoss
 from sfumato.papers.large_margin.private import NOISE_SHARE
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy.guarantee import Relation
-
-
-def printed_empirical_bound(
-    n_features: int, n_classes: int, *, epsilon: float, regularization: float, failure: float
-) -> float:
-    """Return ``8 (d+1)^4 C log²(d/failure) / (epsilon² lambda)``: Theorem 2, of ``J_p - J``."""
-    norm = (n_features + 1) ** 2 / epsilon * math.log(n_features / failure)
-    return 8 * n_classes * norm**2 / regularization
-
-
-def printed_true_bound(
-    n_features: int,
-    n_classes: int,
-    n_rows: int,
-    *,
-    epsilon: float,
-    regularization: float,
-    failure: float,
-) -> float:
-    """Return the bound of Theorem 3 on the true excess risk.
-
-    Its proof takes twice the bound of Theorem 2 and prints it once.
-    """
-    norm = (n_features + 1) ** 2 / epsilon * math.log(n_features / failure)
-    of_trace = 4 * math.sqrt(n_features) * n_classes * norm / regularization
-    of_sample = 16 / (regularization * n_rows) * (32 + math.log(1 / failure))
-    empirical = printed_empirical_bound(
-        n_features,
-        n_classes,
-        epsilon=epsilon,
-        regularization=regularization,
-        failure=failure,
-    )
-    return of_trace + empirical + of_sample
 
 
 def excess_risk_bound(
