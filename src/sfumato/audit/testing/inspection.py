@@ -19,6 +19,7 @@ import zipfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,8 @@ CONTAINERS: tuple[type, ...] = (
 CONTAINERS += (contextvars.ContextVar, functools._lru_cache_wrapper, mmap.mmap, types.FrameType)
 
 
-class Outline(NamedTuple):
+@dataclass(frozen=True)
+class Outline:
     """What a container shows before its parts: its type, and their names in order."""
 
     kind: str
