@@ -29,7 +29,7 @@ LOOKED_AT = [
     "reference/command-line",
     "reference/generated/sfumato.PrivateGaussianClassifier",
     "gallery/index",
-    "gallery/plot_fabricated_digits",
+    "gallery/plot_fabricated_table",
     "benchmarks",
 ]
 

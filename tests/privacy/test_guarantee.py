@@ -98,13 +98,13 @@ def test_weakness_is_said_in_the_sentence() -> None:
 def test_the_sentence_says_what_is_proved() -> None:
     """The factor is exceeded more often than with probability delta, so delta is added."""
     mixed = str(Guarantee(epsilon=1.0, delta=1e-5))
-    assert "by at most the factor exp(1) = 2.72, plus 1e-05." in mixed
+    assert "more than 2.72 times as likely (epsilon 1), plus 1e-05 in probability." in mixed
     assert "except with probability" not in mixed
-    assert "by at most the factor exp(1) = 2.72. From even odds" in str(Guarantee(epsilon=1.0))
+    assert "2.72 times as likely (epsilon 1). From even odds" in str(Guarantee(epsilon=1.0))
     noise = GaussianEvent(1 / mu_from_budget(1.0, 1e-5))
     known = str(Guarantee(epsilon=1.0, delta=1e-5, events=(noise,)))
-    assert "guesses right whether a given record is in the data at most 55.4 % of the time" in known
-    assert "at 1 % false alarms finds at most 1.98 % of those that are." in known
+    assert "whether a given record is in the data at most 55.4 % of the time" in known
+    assert "accuses 10 in 1,000 that are not in it correctly accuses at most 20 in 1,000" in known
     assert "at most 73.2 % of the time" in mixed
 
 

@@ -124,10 +124,11 @@ class Guarantee:
     --------
     >>> from sfumato import Guarantee
     >>> print(Guarantee(epsilon=1.0, delta=1e-5))  # doctest: +NORMALIZE_WHITESPACE
-    Proved: replacing any one record changes the probability of any outcome by at most the factor
-    exp(1) = 2.72, plus 1e-05. From even odds, the best attacker guesses right whether a given
-    record is in the data at most 73.2 % of the time, and at 1 % false alarms finds at most 2.72 %
-    of those that are.
+    Proved: replacing any one record makes no release, nor anything computed from it, more than
+    2.72 times as likely (epsilon 1), plus 1e-05 in probability. From even odds, an attacker who
+    knows everything else guesses correctly whether a given record is in the data at most 73.2 % of
+    the time (a coin: 50 %). One who wrongly accuses 10 in 1,000 that are not in it correctly
+    accuses at most 28 in 1,000 that are in it.
 
     These are the figures of the worst noise. A guarantee with events has those of its own noise:
 
@@ -193,13 +194,12 @@ class Guarantee:
         elif math.isinf(self.epsilon):
             promise = "epsilon is infinite; nothing was hidden."
         else:
-            factor = f"exp({rounded_up(self.epsilon, 4)})"
-            if self.epsilon < 20:
-                factor += f" = {rounded_up(math.exp(self.epsilon), 3)}"
-            plus = f", plus {rounded_up(self.delta, 6)}" if self.delta else ""
+            factor, epsilon = math.exp(min(self.epsilon, 20)), rounded_up(self.epsilon, 4)
+            times = rounded_up(factor, 3) if self.epsilon < 20 else f"exp({epsilon})"
+            plus = f", plus {rounded_up(self.delta, 6)} in probability" if self.delta else ""
             promise = (
-                f"{self._change()} changes the probability of any outcome by at most the factor "
-                f"{factor}{plus}."
+                f"{self._change()} makes no release, nor anything computed from it, more than "
+                f"{times} times as likely (epsilon {epsilon}){plus}."
             )
         parts = [f"{opening}: {promise}"]
         if self.is_private:
@@ -234,15 +234,21 @@ class Guarantee:
         from sfumato.privacy.attacker import percent
 
         figures = self.attacker
+        question, outside, inside = (
+            f"whether a given {self.unit} is in the data",
+            "not in it",
+            "in it",
+        )
         if self.unit is Unit.ENTRY:
-            question, found = "which of two such values a number has", "of the changes"
-        else:
-            question, found = f"whether a given {self.unit} is in the data", "of those that are"
+            question, outside, inside = "which of two such values it has", "unchanged", "changed"
+        wrong, right = (
+            math.ceil(1000 * share * (1 - 2e-11)) for share in (figures.false_alarms, figures.finds)
+        )
         return (
-            f"From even odds, the best attacker guesses right {question} at most "
-            f"{percent(figures.guesses_right)} of the time, and at "
-            f"{percent(figures.false_alarms)} false alarms finds at most "
-            f"{percent(figures.finds)} {found}."
+            "From even odds, an attacker who knows everything else guesses correctly "
+            f"{question} at most {percent(figures.guesses_right)} of the time (a coin: 50 %). One "
+            f"who wrongly accuses {wrong} in 1,000 that are {outside} correctly accuses at most "
+            f"{right} in 1,000 that are {inside}."
         )
 
     def _change(self) -> str:
