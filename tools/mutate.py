@@ -4,8 +4,9 @@ python tools/mutate.py --count 1000 --workers 16 --out build/mutation/found.json
 
 A seeded sample of mutants, stratified by file, is tried on tests that run the changed line. Which
 tests do so is measured once per test file and kept, as is each result as soon as it is found, so
-that a run can be cut off and started again. A parent that has imported the slow libraries forks a
-child for each mutant; each worker has its own copy of the tree, where no git is needed.
+that a run can be cut off and started again. A parent that has collected the tests forks a child for
+each mutant. A change inside a function is put into the functions that the child has; what changes a
+module or a class (constants, defaults) is imported afresh, from a copy of the tree.
 Equivalent mutants stand in `mutants_explained.toml`, each with its reason.
 """
 
@@ -17,7 +18,9 @@ import contextlib
 import copy
 import difflib
 import functools
+import gc
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -30,6 +33,7 @@ import tempfile
 import threading
 import time
 import tomllib
+import types
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,9 +62,10 @@ MAX_CALLS = 30  # of one function in one test that are traced
 DROPPED_CALLS = {"sqrt", "abs", "sorted", "rint", "expm1", "log1p"}
 VERDICTS = {0: "survived", 5: "survived", -signal.SIGXCPU: "timeout"}  # 5: no test was run
 NOT_COPIED = (".git", ".venv*", "build", "dist", "_build", ".mypy_cache", ".ruff_cache")
-STAGES = (2.0, 12.0)  # seconds of tests: a few quick ones kill most, what lives on meets more
-CAP = 20.0  # CPU seconds of one mutant, besides imports
+STAGES = (1.0, 5.0)  # seconds of tests: a few quick ones kill most, what lives on meets more
+CAP = 15.0  # CPU seconds of one mutant
 MAX_MEMORY = 2**34
+OURS = {"sfumato", "tests", "benchmarks", "conftest"}
 Mutant = dict[str, Any]  # file, line, operator, start, end, text
 
 
@@ -78,9 +83,7 @@ def mutants_of(path: Path, words: list[str]) -> list[Mutant]:
         mutant = {"file": place, "line": node.lineno, "operator": operator, "text": written}
         mutant["start"] = starts[node.lineno - 1] + node.col_offset
         mutant["end"] = starts[node.end_lineno - 1] + node.end_col_offset
-        with contextlib.suppress(SyntaxError):
-            compile(source_of(mutant), place, "exec")
-            found.append(mutant)
+        found.append(mutant)
     return found
 
 
@@ -172,7 +175,13 @@ def sample(options: argparse.Namespace) -> tuple[list[Mutant], set[str]]:
             queues += [((n + order.random()) / len(found), m) for n, m in enumerate(found)]
             files.add(found[0]["file"])
     print(f"{len(queues)} mutants in {len(files)} files", flush=True)
-    return [m for _, m in sorted(queues, key=lambda each: each[0])][: options.count], files
+    chosen: list[Mutant] = []
+    for _, mutant in sorted(queues, key=lambda each: each[0]):
+        with contextlib.suppress(SyntaxError):
+            if len(chosen) < options.count:
+                compile(source_of(mutant), mutant["file"], "exec")
+                chosen.append(mutant)
+    return chosen, files
 
 
 # Which tests run a line --------------------------------------------------------------------------
@@ -266,15 +275,12 @@ def _write_aside(path: Path, text: str) -> None:
 
 def choose_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[str]:
     """Choose tests that run the line, or its function or file, quick ones first."""
-    nodes = ast.walk(ast.parse((ROOT / mutant["file"]).read_text()))
-    functions = [n for n in nodes if isinstance(n, ast.FunctionDef)]
-    around = [range(n.body[0].lineno, n.end_lineno + 1) for n in functions]
-    around = sorted((lines for lines in around if mutant["line"] in lines), key=len)
+    around = [lines for lines in _bodies(mutant["file"]) if mutant["line"] in lines]
     covering: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for wanted in ({mutant["line"]}, set(around[0]) if around else set()):
         for name, test in tests.items():
             lines = test["lines"].get(mutant["file"], ())
-            if lines and (not around or wanted & set(lines)):
+            if lines and (not around or not wanted.isdisjoint(lines)):
                 covering[name.partition("::")[0]].append((test["seconds"], name))
         if covering:
             break
@@ -293,13 +299,21 @@ def choose_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[
     return sorted(chosen, key=lambda name: files.index(name.partition("::")[0]))
 
 
+@functools.cache
+def _bodies(file: str) -> list[range]:
+    """Return the lines of all functions of a file, the shortest first."""
+    nodes = ast.walk(ast.parse((ROOT / file).read_text()))
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef)]
+    return sorted((range(n.body[0].lineno, n.end_lineno + 1) for n in functions), key=len)
+
+
 # One mutant in one child -------------------------------------------------------------------------
 
 
 def fork(jobs: Iterable[Any], options: Any, seconds: float) -> Iterator[tuple[Any, int]]:
     """Run functions in forked children, one per copy of the tree, of some CPU seconds each.
 
-    A busy machine is waited for, four times as long. Gives exit codes, -SIGXCPU for a timeout;
+    A busy machine is waited for, twelve times as long. Gives exit codes, -SIGXCPU for a timeout;
     at the end of all seconds the children are ended and give nothing.
     """
     running: dict[int, tuple[Any, float, Path]] = {}
@@ -316,7 +330,7 @@ def fork(jobs: Iterable[Any], options: Any, seconds: float) -> Iterator[tuple[An
                     os._exit(job[1]())
                 finally:
                     os._exit(99)
-            running[pid] = job[0], time.monotonic() + 4 * seconds, folder
+            running[pid] = job[0], time.monotonic() + 12 * seconds, folder
         if not running:
             return
         time.sleep(0.02)
@@ -348,47 +362,117 @@ def _start_child(folder: Path, seconds: float) -> None:
     sys.path[:0] = [str(folder), str(folder / "src")]
 
 
-def try_mutant(mutant: Mutant, stages: list[list[str]], number: int) -> int:
-    """Run tests with the mutant in the place of its file; gives pytest's exit code.
+def changed_function(mutant: Mutant) -> tuple[types.CodeType, types.CodeType] | None:
+    """Return a function before and after the change, None where a module or class is changed."""
+    path = ROOT / mutant["file"]
+    before, after = (
+        compile(text, str(path), "exec") for text in (path.read_text(), source_of(mutant))
+    )
+    while True:
+        parts = [_parts(code) for code in (before, after)]
+        names = [[code.co_qualname for code in inner] for _, inner in parts]
+        if parts[0][0] != parts[1][0] or names[0] != names[1]:
+            return None
+        pairs = zip(parts[0][1], parts[1][1], strict=True)
+        before, after = next(pair for pair in pairs if _all_of(pair[0]) != _all_of(pair[1]))
+        if before.co_flags & inspect.CO_OPTIMIZED:
+            return before, after
+
+
+def _parts(code: types.CodeType) -> tuple[Any, list[types.CodeType]]:
+    """Return what a code object does itself, and those inside."""
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    others = [repr(each) for each in code.co_consts if not isinstance(each, types.CodeType)]
+    return (code.co_code, code.co_names, code.co_varnames, others), inner
+
+
+def _all_of(code: types.CodeType) -> Any:
+    own, inner = _parts(code)
+    return own, [_all_of(each) for each in inner]
+
+
+class Planter:
+    """Tries mutants in the place of the tests that pytest has collected."""
+
+    def __init__(self, mutants: list[Mutant], tests: Any, options: Any) -> None:
+        self.mutants, self.tests, self.options = mutants, tests, options
+        self.failed = False
+        self.functions: dict[Any, list[Any]] = defaultdict(list)
+        self.caches: list[Any] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.failed |= report.failed
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        gc.unfreeze()
+        for each in gc.get_objects():
+            if isinstance(each, types.FunctionType) and "/sfumato/" in each.__code__.co_filename:
+                code = each.__code__
+                place = code.co_filename, code.co_qualname, code.co_firstlineno
+                self.functions[place].append(each)
+            elif isinstance(each, functools._lru_cache_wrapper):
+                self.caches += [each] if str(each.__module__).startswith("sfumato") else []
+        gc.freeze()
+        self.options.keep(results_of(self))
+        return True
+
+    def try_mutant(self, mutant: Mutant, stages: list[list[str]], number: int) -> int:
+        """Run tests with the mutant in place; gives pytest's exit code."""
+        found = changed_function(mutant)
+        before, after = found or (None, None)
+        place = before and (before.co_filename, before.co_qualname, before.co_firstlineno)
+        if not self.functions[place] or before.co_freevars != after.co_freevars:
+            return try_afresh(mutant, stages, number)
+        for each in self.functions[place]:
+            each.__code__ = after
+        for cache in self.caches:
+            cache.cache_clear()
+        items = [self.items[name] for names in stages for name in names if name in self.items]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                return 1
+        return 0 if items else 5
+
+
+def try_afresh(mutant: Mutant, stages: list[list[str]], number: int) -> int:
+    """Import everything again with the mutant in the place of its file, in a copy of the tree.
 
     The time of the changed file is one that no other has: compiled files are known by it.
     """
     import pytest
 
+    for name in [n for n in sys.modules if n.split(".")[0] in OURS]:
+        del sys.modules[name]
     kept, changed = ROOT / mutant["file"], Path(mutant["file"])
     changed.write_text(source_of(mutant))
     os.utime(changed, (2**30 + number,) * 2)
-    code = 5
     try:
-        for names in stages:
-            place = {name: number for number, name in enumerate(names)}
+        place = {name: n for n, name in enumerate(name for names in stages for name in names)}
 
-            class Chooser:
-                chosen = place
+        class Chooser:
+            def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+                found = (item for item in items if item.nodeid in place)
+                items[:] = sorted(found, key=lambda item: place[item.nodeid])
 
-                def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-                    found = (item for item in items if item.nodeid in self.chosen)
-                    items[:] = sorted(found, key=lambda item: self.chosen[item.nodeid])
-
-            files = list(dict.fromkeys(name.partition("::")[0] for name in names))
-            if names and (code := int(pytest.main([*files, "-x", *QUIET], plugins=[Chooser()]))):
-                break
+        files = list(dict.fromkeys(name.partition("::")[0] for name in place))
+        return int(pytest.main([*files, "-x", *QUIET], plugins=[Chooser()])) if files else 5
     finally:
         shutil.copy2(kept, changed)
-    return code
 
 
-def results_of(mutants: list[Mutant], tests: Any, options: Any) -> Iterator[dict[str, Any]]:
+def results_of(planter: Planter) -> Iterator[dict[str, Any]]:
     """Try mutants on a few quick tests, which kill most, then on more of them."""
 
     def jobs() -> Iterator[Any]:
-        for number, mutant in enumerate(mutants):
-            quick, more = (choose_tests(mutant, tests, seconds) for seconds in STAGES)
+        for number, mutant in enumerate(planter.mutants):
+            quick, more = (choose_tests(mutant, planter.tests, seconds) for seconds in STAGES)
             stages = [quick, [name for name in more if name not in quick]]
             named = mutant, len(quick) + len(stages[1])
-            yield named, functools.partial(try_mutant, mutant, stages, number)
+            yield named, functools.partial(planter.try_mutant, mutant, stages, number)
 
-    for (mutant, n_tests), code in fork(jobs(), options, CAP + 10):
+    for (mutant, n_tests), code in fork(jobs(), planter.options, CAP):
         status = VERDICTS.get(code, "killed")
         found = mutant | {"key": key_of(mutant), "status": status, "tests": n_tests}
         if status == "survived":
@@ -444,6 +528,8 @@ def write(options: Any, mutants: list[Mutant], results: dict[str, Any]) -> None:
 
 def main() -> None:
     """Draw, try, and write what was found."""
+    import pytest
+
     packages = [f"src/sfumato/{name}" for name in ("mechanisms", "privacy", "ledger", "sums")]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, help="mutants; 0 only measures tests")
@@ -483,12 +569,19 @@ def main() -> None:
         done |= {key for key, each in results.items() if each["status"] not in options.again}
         keys = {key_of(m): m for m in mutants if key_of(m) not in done}
         wanted = [m for key, m in keys.items() if key in results or "new" in options.again]
-        for result in results_of(wanted, tests, options):
-            results[result["key"]] = result
-            with log.open("a") as stream:
-                stream.write(json.dumps(result) + "\n")
-            if len(results) % 50 == 0:
-                write(options, mutants, results)
+
+        def keep(found: Iterator[dict[str, Any]]) -> None:
+            for result in found:
+                results[result["key"]] = result
+                with log.open("a") as stream:
+                    stream.write(json.dumps(result) + "\n")
+                if len(results) % 50 == 0:
+                    write(options, mutants, results)
+
+        options.keep = keep
+        files_of_tests = sorted({name.partition("::")[0] for name in tests})
+        sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+        pytest.main([*files_of_tests, *QUIET], plugins=[Planter(wanted, tests, options)])
     write(options, mutants, results)
 
 

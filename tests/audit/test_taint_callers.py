@@ -141,3 +141,12 @@ def test_a_score_by_the_secret_number_of_rows_is_caught(monkeypatch: pytest.Monk
     )
     with pytest.raises(AssertionError, match="is told by"):
         compare_tables(scored("add_or_remove_one", "label"), rows(), others("add_or_remove_one"))
+
+
+def test_a_run_that_fails_alike_on_all_tables_shows_nothing() -> None:
+    def failing(data: Rows) -> tuple[Any, ...]:
+        federated(data)
+        raise KeyError("seconds")
+
+    with pytest.raises(KeyError, match="seconds"):
+        compare_tables(failing, rows(), others("add_or_remove_one"))

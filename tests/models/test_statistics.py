@@ -243,6 +243,21 @@ def test_all_is_charged_first_and_nothing_else_reads_rows(name: str) -> None:
     assert not tape.releases
 
 
+@pytest.mark.parametrize("column", ["x", "y", "k"])
+@pytest.mark.parametrize(
+    "ask", [release_sum, release_mean, release_variance, release_histogram, release_quantiles]
+)
+def test_a_secret_number_of_rows_decides_nothing(ask: Callable[..., Any], column: str) -> None:
+    options = {"bounds": bounds(None), "epsilon": 1.0, "relation": "add_or_remove_one"}
+    with taped() as tape:
+        found = ask(table(300), column, **options)
+    for n_rows in (0, 9, 20_000):  # on both sides of rules by the number of rows
+        with taped(tape) as replay:
+            again = ask(table(n_rows, seed=7), column, **options)
+        assert again.table.equals(found.table)
+        assert [r.mechanism for r in replay.releases] == [r.mechanism for r in tape.releases]
+
+
 def test_odd_cells_are_missing_and_nothing_else() -> None:
     plain = table(400).astype(object)
     odd = plain.copy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from sfumato.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
+    ObjectivePerturbationEvent,
     PureEvent,
     RandomizedResponseEvent,
     RepeatedEvent,
@@ -37,6 +40,16 @@ def test_gaussian_groups_are_exact(size: int, mu: float, delta: float) -> None:
     assert delta_from_mu(size * mu * (1 - 1e-12), found) <= delta
     if found:
         assert delta_from_mu(size * mu, found * (1 - 1e-5)) > delta
+
+
+@given(st.integers(1, 60), st.floats(0.01, 100), st.floats(0, 3))
+def test_noise_for_a_group_is_never_rounded_up(size: int, noise: float, kappa: float) -> None:
+    for event in (GaussianEvent(noise), ObjectivePerturbationEvent(noise, kappa, 3)):
+        found: Any = group_event(event, size)
+        assert found.noise_multiplier == pytest.approx(noise / size, rel=1e-12)
+        assert Fraction(found.noise_multiplier) * size <= Fraction(noise)
+    assert found.dimension == 3 * size
+    assert Fraction(kappa) * size * (1 - Fraction(1, 2**50)) <= found.kappa
 
 
 def test_pure_epsilons_multiply_as_they_are_written() -> None:

@@ -21,6 +21,7 @@ from sfumato.privacy.events import (
     PureEvent,
     RandomizedResponseEvent,
 )
+from sfumato.privacy.gaussian import delta_from_mu
 from sfumato.privacy.losses import Losses, losses_of
 from sfumato.privacy.renyi import bounded_range_delta
 from tests.privacy.events import objective_delta
@@ -111,6 +112,19 @@ def test_the_gaussian_curve_is_not_too_small_at_tiny_deltas(mu):
         a, b = mu / mpmath.mpf(2) - mpmath.mpf(place) / mu, -mpmath.mpf(place) / mu
         exact = mpmath.ncdf(a) - mpmath.exp(place) * mpmath.ncdf(b - mu / mpmath.mpf(2))
         assert exact < value < exact * (1 + 1e-4) + 1e-299
+
+
+@pytest.mark.parametrize("mu", np.geomspace(1e-6, 300, 12).tolist())
+def test_delta_is_the_exact_one_or_the_double_above(mu):
+    for place in (*np.linspace(-45, 45, 11), -52):  # standard deviations from the middle
+        epsilon = mu * mu / 2 - place * mu
+        if epsilon < 0:
+            continue
+        with mpmath.workdps(700):
+            m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+            exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+            found = mpmath.mpf(delta_from_mu(mu, epsilon))
+            assert exact <= found <= max(min(1, exact * (1 + mpmath.mpf(2) ** -52)), 5e-324)
 
 
 def test_transforms_err_by_less_than_what_is_added():

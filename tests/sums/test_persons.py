@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +29,7 @@ from sfumato.sums import (
 from sfumato.sums.gradients import GradientSum, ResidualSum, loss_named
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.persons import (
+    AVERAGE_BITS,
     PerPersonClip,
     PersonUnit,
     choose,
@@ -323,3 +325,20 @@ def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
         joined.joined_sensitivity(relation, other)
     times = 2 if relation is Relation.REPLACE_ONE else 1
     assert joined.joined_sensitivity(relation, unit) == pytest.approx(2.0 * times, rel=1e-4)
+
+
+@pytest.mark.parametrize("norm", [1, 2, "part"])
+def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any) -> None:
+    """Rows of two persons touch 2 k cells of each table; every one is rounded, by half a step."""
+    tables = CountTables((4, 5, 6), ((0, 1), (2,)), 2)
+    unit, step = PersonUnit(MOST, "average"), 2.0**-AVERAGE_BITS
+    touched = 2 * MOST * {1: 2, 2: 2, "part": 1}[norm]
+    rounding = 2 * step * (math.sqrt(touched) if norm == 2 else touched)
+    for relation in Relation:
+        one = tables.sensitivity(relation, 1, norm)
+        found = unit.sensitivity(tables, relation, 10**6, norm)
+        assert found - one == pytest.approx(rounding, rel=1e-6)
+    plain = SecondMoment(WIDTH)
+    found = unit.sensitivity(plain, Relation.REPLACE_ONE, 10**6, norm=1)
+    one = plain.sensitivity(Relation.REPLACE_ONE, 1, norm=1)
+    assert found - one == pytest.approx(2 * step * plain.size, rel=1e-6)

@@ -406,3 +406,7 @@ def test_a_secret_number_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not tape.releases
     with pytest.raises(InvalidInputError, match="number is secret"):
         records(n_rows=n_rows)
+    public = BatchRecords(lambda: iter(()), width=1, relation="replace_one", n_rows=2**40)
+    assert public.max_rows == 2**40
+    with pytest.raises(InvalidInputError, match="records"):
+        BatchRecords(lambda: iter(()), width=1, relation="replace_one", n_rows=2**40 + 1)
