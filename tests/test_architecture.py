@@ -118,7 +118,6 @@ def test_noise_is_drawn_only_in_mechanisms(path: Path) -> None:
     if room != "audit":
         assert not {i for i in imports if i.startswith("sfumato.mechanisms.entropy")}
         assert not {i for i in imports if i.startswith("sfumato.mechanisms.sampling")}
-        assert not {i for i in imports if i.startswith("sfumato.mechanisms.sampling")}
     drawn = {
         a
         for a in attributes_of(path)

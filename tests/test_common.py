@@ -18,42 +18,7 @@ from sklearn.base import (
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.utils.estimator_checks import check_estimator
 
-import sfumato
-from sfumato import (
-    AffineHullClassifier,
-    Bounds,
-    DeepAffineHull,
-    EntryHullClassifier,
-    Fabricator,
-    HOGFeatures,
-    KernelAffineHull,
-    LargeMarginGaussianClassifier,
-    MembershipAutoencoder,
-    MembershipClassifier,
-    MembershipMapping,
-    PrivateAdditiveClassifier,
-    PrivateAdditiveRegressor,
-    PrivateAffineHullClassifier,
-    PrivateDensity,
-    PrivateGaussianClassifier,
-    PrivateImageClassifier,
-    PrivateKernelClassifier,
-    PrivateKernelRegressor,
-    PrivateLargeMarginGaussianClassifier,
-    PrivateLinearClassifier,
-    PrivateLinearRegressor,
-    PrivateMeanCurve,
-    PrivateMoments,
-    PrivatePCA,
-    PrivateSearchCV,
-    PrivateTransferClassifier,
-    RandomPatchFeatures,
-    RandomProcessFeatures,
-    ScatteringFeatures,
-    TableBounds,
-    TableEncoder,
-    WideAffineHull,
-)
+import sfumato as sf
 from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
 from sfumato.core.arrays import namespace_of
 from sfumato.models import base, generated_features, image_features, images, transfer
@@ -61,64 +26,64 @@ from sfumato.models.base import PrivateEstimator
 from sfumato.models.image_features import ImageFeatures
 from sfumato.tables import cells, encoder
 
-WIDE = Bounds(norm=1e3, labels="public")
-WIDE_BOX = Bounds(lower=-20.0, upper=20.0, labels="public")
+WIDE = sf.Bounds(norm=1e3, labels="public")
+WIDE_BOX = sf.Bounds(lower=-20.0, upper=20.0, labels="public")
 
 # One instance a public estimator, with settings under which scikit-learn's small data make sense.
 INSTANCES: dict[str, Any] = {
-    "TableEncoder": TableEncoder(WIDE),
-    "PrivatePCA": PrivatePCA(n_components=2, epsilon=np.inf, bounds=WIDE),
-    "PrivateMoments": PrivateMoments(epsilon=np.inf, bounds=WIDE),
-    "PrivateTransferClassifier": PrivateTransferClassifier(epsilon=np.inf, bounds=WIDE),
-    "MembershipMapping": MembershipMapping(random_state=0),
-    "MembershipAutoencoder": MembershipAutoencoder(n_layers=2, random_state=0),
-    "MembershipClassifier": MembershipClassifier(n_layers=2, branch_size=20, random_state=0),
-    "PrivateGaussianClassifier": PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
-    "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, random_state=0),
-    "PrivateAffineHullClassifier": PrivateAffineHullClassifier(
+    "TableEncoder": sf.TableEncoder(WIDE),
+    "PrivatePCA": sf.PrivatePCA(n_components=2, epsilon=np.inf, bounds=WIDE),
+    "PrivateMoments": sf.PrivateMoments(epsilon=np.inf, bounds=WIDE),
+    "PrivateTransferClassifier": sf.PrivateTransferClassifier(epsilon=np.inf, bounds=WIDE),
+    "MembershipMapping": sf.MembershipMapping(random_state=0),
+    "MembershipAutoencoder": sf.MembershipAutoencoder(n_layers=2, random_state=0),
+    "MembershipClassifier": sf.MembershipClassifier(n_layers=2, branch_size=20, random_state=0),
+    "PrivateGaussianClassifier": sf.PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
+    "Fabricator": sf.Fabricator(epsilon=np.inf, bounds=WIDE, random_state=0),
+    "PrivateAffineHullClassifier": sf.PrivateAffineHullClassifier(
         n_layers=1, samples_per_gaussian=100, epsilon=np.inf, bounds=WIDE, random_state=0
     ),
-    "PrivateKernelClassifier": PrivateKernelClassifier(
+    "PrivateKernelClassifier": sf.PrivateKernelClassifier(
         bandwidth=4.0, n_fourier=256, epsilon=np.inf, bounds=WIDE_BOX
     ),
-    "PrivateKernelRegressor": PrivateKernelRegressor(
+    "PrivateKernelRegressor": sf.PrivateKernelRegressor(
         target_bounds=(-500.0, 500.0),
         bandwidth=4.0,
         n_fourier=256,
         epsilon=np.inf,
         bounds=WIDE_BOX,
     ),
-    "PrivateMeanCurve": PrivateMeanCurve(epsilon=np.inf, bounds=WIDE_BOX),
-    "PrivateLargeMarginGaussianClassifier": PrivateLargeMarginGaussianClassifier(
+    "PrivateMeanCurve": sf.PrivateMeanCurve(epsilon=np.inf, bounds=WIDE_BOX),
+    "PrivateLargeMarginGaussianClassifier": sf.PrivateLargeMarginGaussianClassifier(
         epsilon=np.inf, bounds=WIDE
     ),
-    "LargeMarginGaussianClassifier": LargeMarginGaussianClassifier(tol=1e-2),
-    "PrivateLinearClassifier": PrivateLinearClassifier(epsilon=np.inf, bounds=WIDE),
-    "PrivateAdditiveClassifier": PrivateAdditiveClassifier(epsilon=np.inf, bounds=WIDE_BOX),
-    "PrivateLinearRegressor": PrivateLinearRegressor(
+    "LargeMarginGaussianClassifier": sf.LargeMarginGaussianClassifier(tol=1e-2),
+    "PrivateLinearClassifier": sf.PrivateLinearClassifier(epsilon=np.inf, bounds=WIDE),
+    "PrivateAdditiveClassifier": sf.PrivateAdditiveClassifier(epsilon=np.inf, bounds=WIDE_BOX),
+    "PrivateLinearRegressor": sf.PrivateLinearRegressor(
         target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
     ),
-    "PrivateAdditiveRegressor": PrivateAdditiveRegressor(
+    "PrivateAdditiveRegressor": sf.PrivateAdditiveRegressor(
         target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
     ),
-    "PrivateSearchCV": PrivateSearchCV(
-        PrivateGaussianClassifier(bounds=WIDE), {}, epsilon=np.inf, mean_runs=1.01
+    "PrivateSearchCV": sf.PrivateSearchCV(
+        sf.PrivateGaussianClassifier(bounds=WIDE), {}, epsilon=np.inf, mean_runs=1.01
     ),
-    "PrivateImageClassifier": PrivateImageClassifier("hog", epsilon=np.inf, bounds=WIDE_BOX),
-    "HOGFeatures": HOGFeatures(),
-    "ScatteringFeatures": ScatteringFeatures(n_orientations=4),
-    "RandomPatchFeatures": RandomPatchFeatures(n_filters=16, mirror=None, n_projected=None),
-    "RandomProcessFeatures": RandomProcessFeatures(mirror=None),
-    "KernelAffineHull": KernelAffineHull(),
-    "DeepAffineHull": DeepAffineHull(),
-    "WideAffineHull": WideAffineHull(branch_size=20),
-    "AffineHullClassifier": AffineHullClassifier(branch_size=20),
+    "PrivateImageClassifier": sf.PrivateImageClassifier("hog", epsilon=np.inf, bounds=WIDE_BOX),
+    "HOGFeatures": sf.HOGFeatures(),
+    "ScatteringFeatures": sf.ScatteringFeatures(n_orientations=4),
+    "RandomPatchFeatures": sf.RandomPatchFeatures(n_filters=16, mirror=None, n_projected=None),
+    "RandomProcessFeatures": sf.RandomProcessFeatures(mirror=None),
+    "KernelAffineHull": sf.KernelAffineHull(),
+    "DeepAffineHull": sf.DeepAffineHull(),
+    "WideAffineHull": sf.WideAffineHull(branch_size=20),
+    "AffineHullClassifier": sf.AffineHullClassifier(branch_size=20),
 }
 VARIANTS = [
-    KernelAffineHull(dtype="float32"),
-    WideAffineHull(branch_size=20, partition="random"),
-    AffineHullClassifier(search="pruned", dtype="float32"),
-    LargeMarginGaussianClassifier(regularizer="frobenius", tol=1e-2),
+    sf.KernelAffineHull(dtype="float32"),
+    sf.WideAffineHull(branch_size=20, partition="random"),
+    sf.AffineHullClassifier(search="pruned", dtype="float32"),
+    sf.LargeMarginGaussianClassifier(regularizer="frobenius", tol=1e-2),
 ]
 
 # Checks of scikit-learn that a private estimator fails on purpose, with the reason.
@@ -134,7 +99,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 
 
 def public_estimators() -> dict[str, type]:
-    found = {name: getattr(sfumato, name) for name in sfumato._MODULE_OF}
+    found = {name: getattr(sf, name) for name in sf._MODULE_OF}
     return {
         name: value
         for name, value in found.items()
@@ -152,16 +117,22 @@ def test_every_public_estimator_is_checked() -> None:
 def expected_failures(estimator: Any) -> dict[str, str]:
     """Return the checks that are not met; check_complex_data passes if its labels are refused."""
     found = dict(EXPECTED_FAILURES.get(type(estimator).__name__, {}))
-    if isinstance(estimator, PrivateEstimator | PrivateSearchCV) and (
-        is_classifier(estimator) or is_regressor(estimator) or isinstance(estimator, PrivateMoments)
+    if isinstance(estimator, PrivateEstimator | sf.PrivateSearchCV) and (
+        is_classifier(estimator)
+        or is_regressor(estimator)
+        or isinstance(estimator, sf.PrivateMoments)
     ):
         found["check_supervised_y_no_nan"] = NOT_RAISED
     if isinstance(
         estimator,
-        PrivateEstimator | PrivateSearchCV | PrivateImageClassifier | ImageFeatures | TableEncoder,
+        PrivateEstimator
+        | sf.PrivateSearchCV
+        | sf.PrivateImageClassifier
+        | ImageFeatures
+        | sf.TableEncoder,
     ):
         found["check_dtype_object"] = ODD_CELL
-        if isinstance(estimator, TransformerMixin | RegressorMixin | PrivateMeanCurve):
+        if isinstance(estimator, TransformerMixin | RegressorMixin | sf.PrivateMeanCurve):
             found["check_complex_data"] = ODD_CELL
     if isinstance(estimator, ImageFeatures):
         found["check_estimators_empty_data_messages"] = "features of no images are no features"
@@ -229,8 +200,8 @@ def blobs_case() -> tuple[np.ndarray, np.ndarray]:
 
 # Ranges that differ by a factor of a thousand, and rows that fill them.
 SIDES = np.array([1.0, 10.0, 0.01])
-RANGES = Bounds(lower=-SIDES, upper=SIDES, labels=[0, 1, 2])
-TABLE = TableBounds.from_dict(
+RANGES = sf.Bounds(lower=-SIDES, upper=SIDES, labels=[0, 1, 2])
+TABLE = sf.TableBounds.from_dict(
     {
         "size": {"lower": 0, "upper": 9, "missing": True},
         "colour": ["blue", "red"],
@@ -294,15 +265,14 @@ def two_classes(case: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.nda
 
 DRAWN = {"epsilon": 2.0, "delta": 1e-5, "n_components": 8, "random_state": 0}
 HULLS = {"hull_components": 5, **DRAWN}
-CUBE = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
-CUBE_OF_TWO = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
+CUBE = sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+CUBE_OF_TWO = sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 # A heavy ridge keeps the loss linear in all scores: a turned label then moves the machine by all
 # of its sensitivity.
 RIDGE = {"regularization": 1.0, "bandwidth": 0.4, "delta": 1e-5}
 # Without the constant, opposite rows attain the sensitivity; many labels, for the noise on few
 # numbers is only seen in many draws.
 LINEAR = {"epsilon": 2.0, "delta": 1e-5, "fit_intercept": False}
-IN_BALL = Bounds(norm=2.0, labels=[0, 1, 2])
 # At two opposite corners of the box all hats are 0 or 1.
 CORNERS = np.array([[-1.0] * 3, [1.0] * 3, [np.nan, -1.0, 1.0]])
 ADDITIVE = {"n_knots": 5, "n_steps": 3, "delta": 1e-5}
@@ -311,12 +281,12 @@ ALIKE = np.array([0.137, -0.211]) + 1e-4 * np.random.default_rng(0).normal(size=
 CASES: dict[str, list[PrivateCase]] = {
     "PrivateLinearRegressor": [
         PrivateCase(
-            PrivateLinearRegressor(
+            sf.PrivateLinearRegressor(
                 relation=relation,
                 n_steps=2,
                 target_bounds=(0.0, 1.0),
                 delta=1e-5,
-                bounds=Bounds(lower=-1.0, upper=1.0),
+                bounds=sf.Bounds(lower=-1.0, upper=1.0),
             ),
             ALIKE,
             (np.arange(200) > 20).astype(float),
@@ -326,12 +296,12 @@ CASES: dict[str, list[PrivateCase]] = {
     ],
     "PrivateAdditiveRegressor": [
         PrivateCase(
-            PrivateAdditiveRegressor(
+            sf.PrivateAdditiveRegressor(
                 relation=relation,
                 target_bounds=(0.0, 1.0),
                 knots="private",  # the default releases one count more: tests/models
                 interactions=False,
-                bounds=Bounds(lower=-1.0, upper=1.0),
+                bounds=sf.Bounds(lower=-1.0, upper=1.0),
                 **ADDITIVE | {"n_steps": 2},
             ),
             ALIKE,
@@ -342,18 +312,18 @@ CASES: dict[str, list[PrivateCase]] = {
     ],
     "PrivateAdditiveClassifier": [
         PrivateCase(
-            PrivateAdditiveClassifier(
+            sf.PrivateAdditiveClassifier(
                 knots="private",
-                bounds=Bounds(lower=-1.0, upper=1.0, labels=[0, 1]),
+                bounds=sf.Bounds(lower=-1.0, upper=1.0, labels=[0, 1]),
                 **ADDITIVE | {"n_knots": 33},
             ),
             *two_classes(blobs_case()),
             rows_at_bound=CORNERS,
         ),
         PrivateCase(
-            PrivateAdditiveClassifier(
+            sf.PrivateAdditiveClassifier(
                 relation="add_or_remove_one",
-                bounds=Bounds(lower=-1.0, upper=1.0, labels=range(40)),
+                bounds=sf.Bounds(lower=-1.0, upper=1.0, labels=range(40)),
                 **ADDITIVE,
             ),
             *blobs_case(),
@@ -363,21 +333,21 @@ CASES: dict[str, list[PrivateCase]] = {
     # `fit` without a target is the private part: it makes the source's side.
     "PrivateTransferClassifier": [
         PrivateCase(
-            PrivateTransferClassifier(
+            sf.PrivateTransferClassifier(
                 epsilon=2.0,
                 delta=1e-5,
                 n_components=5,
-                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
                 random_state=0,
             ),
             *digits_case(),
             oracle=classifier_oracle,
         ),
         PrivateCase(
-            PrivateTransferClassifier(
+            sf.PrivateTransferClassifier(
                 relation="add_or_remove_one",
                 n_components=5,
-                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
                 random_state=0,
             ),
             *digits_case(),
@@ -385,57 +355,59 @@ CASES: dict[str, list[PrivateCase]] = {
     ],
     "PrivateLinearClassifier": [
         PrivateCase(
-            PrivateLinearClassifier(
+            sf.PrivateLinearClassifier(
                 whiten=True,
                 n_steps=3,
                 learning_rate=0.05,
-                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
                 **LINEAR,
             ),
             *digits_case(),
         ),
         PrivateCase(
-            PrivateLinearClassifier(
+            sf.PrivateLinearClassifier(
                 whiten=False,
                 relation="add_or_remove_one",
                 n_steps=4,
                 learning_rate=0.05,
-                bounds=Bounds(norm=2.0, labels=range(20)),
+                bounds=sf.Bounds(norm=2.0, labels=range(20)),
                 **LINEAR,
             ),
             *blobs_case(),
         ),
         PrivateCase(
-            PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=RANGES, **LINEAR),
+            sf.PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=RANGES, **LINEAR),
             *ranges_case(),
         ),
         PrivateCase(
-            PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=TABLE, **LINEAR),
+            sf.PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=TABLE, **LINEAR),
             *table_case(),
             rows_at_bound=TABLE_EDGES,
         ),
     ],
     "PrivateDensity": [
         PrivateCase(
-            PrivateDensity(n_cells=16, delta=1e-5, bounds=CUBE), *plane_case(), oracle=cells_oracle
+            sf.PrivateDensity(n_cells=16, delta=1e-5, bounds=CUBE),
+            *plane_case(),
+            oracle=cells_oracle,
         ),
         PrivateCase(
-            PrivateDensity(n_cells=20, relation="add_or_remove_one", delta=1e-5, bounds=CUBE),
+            sf.PrivateDensity(n_cells=20, relation="add_or_remove_one", delta=1e-5, bounds=CUBE),
             plane_case()[0],
         ),
     ],
     "PrivateKernelClassifier": [
         PrivateCase(
-            PrivateKernelClassifier(
-                bounds=Bounds(lower=-SIDES, upper=SIDES, labels=[0, 1]), **RIDGE
+            sf.PrivateKernelClassifier(
+                bounds=sf.Bounds(lower=-SIDES, upper=SIDES, labels=[0, 1]), **RIDGE
             ),
             *two_classes(ranges_case()),
         ),
         PrivateCase(
-            PrivateKernelClassifier(bounds=CUBE_OF_TWO, **RIDGE), *two_classes(plane_case())
+            sf.PrivateKernelClassifier(bounds=CUBE_OF_TWO, **RIDGE), *two_classes(plane_case())
         ),
         PrivateCase(
-            PrivateKernelClassifier(
+            sf.PrivateKernelClassifier(
                 "hinge", relation="add_or_remove_one", expected_rows=200, bounds=CUBE, **RIDGE
             ),
             *plane_case(),
@@ -443,110 +415,115 @@ CASES: dict[str, list[PrivateCase]] = {
     ],
     "PrivateKernelRegressor": [
         PrivateCase(
-            PrivateKernelRegressor(target_bounds=(0.0, 1.0), bounds=CUBE, **RIDGE),
+            sf.PrivateKernelRegressor(target_bounds=(0.0, 1.0), bounds=CUBE, **RIDGE),
             *two_classes(plane_case()),
         ),
     ],
     "PrivateMeanCurve": [
         PrivateCase(
-            PrivateMeanCurve(
-                norm=1.0, relation=relation, delta=1e-5, bounds=Bounds(lower=-2.0, upper=2.0)
+            sf.PrivateMeanCurve(
+                norm=1.0, relation=relation, delta=1e-5, bounds=sf.Bounds(lower=-2.0, upper=2.0)
             ),
             curves_case(),
         )
         for relation in ("replace_one", "add_or_remove_one")
     ],
     "Fabricator": [
-        PrivateCase(Fabricator(bounds=Bounds(norm=8.0, labels=[0, 1, 2]), **DRAWN), *digits_case()),
         PrivateCase(
-            Fabricator(
+            sf.Fabricator(bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]), **DRAWN), *digits_case()
+        ),
+        PrivateCase(
+            sf.Fabricator(
                 relation="add_or_remove_one",
-                bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=2.0, labels=[0, 1, 2]),
                 **DRAWN | {"n_components": 2},
             ),
             *blobs_case(),
         ),
     ],
     "EntryHullClassifier": [
-        PrivateCase(EntryHullClassifier(5, n_layers=1, bounds=CUBE, **more), *digits_case())
+        PrivateCase(sf.EntryHullClassifier(5, n_layers=1, bounds=CUBE, **more), *digits_case())
         for more in ({}, {"entry_bound": 0.25, "branch_size": 40})
     ],
     "PrivateAffineHullClassifier": [
         PrivateCase(
-            PrivateAffineHullClassifier(
+            sf.PrivateAffineHullClassifier(
                 n_layers=2,
                 samples_per_gaussian=60,
-                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
                 **HULLS,
             ),
             *digits_case(),
             oracle=classifier_oracle,
         ),
         PrivateCase(
-            PrivateAffineHullClassifier(
+            sf.PrivateAffineHullClassifier(
                 n_layers=1,
                 gaussians_per_class=2,
                 samples_per_gaussian=60,
-                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
                 **HULLS,
             ),
             *digits_case(),
         ),
     ],
     "PrivatePCA": [
-        PrivateCase(PrivatePCA(3, bounds=Bounds(norm=8.0)), digits_case()[0], oracle=pca_oracle),
         PrivateCase(
-            PrivatePCA(2, relation="add_or_remove_one", bounds=Bounds(norm=2.0)), blobs_case()[0]
+            sf.PrivatePCA(3, bounds=sf.Bounds(norm=8.0)), digits_case()[0], oracle=pca_oracle
+        ),
+        PrivateCase(
+            sf.PrivatePCA(2, relation="add_or_remove_one", bounds=sf.Bounds(norm=2.0)),
+            blobs_case()[0],
         ),
     ],
     "PrivateLargeMarginGaussianClassifier": [
         PrivateCase(
-            PrivateLargeMarginGaussianClassifier(
-                epsilon=2.0, delta=1e-5, bounds=Bounds(norm=2.0, labels=[0, 1, 2])
+            sf.PrivateLargeMarginGaussianClassifier(
+                epsilon=2.0, delta=1e-5, bounds=sf.Bounds(norm=2.0, labels=[0, 1, 2])
             ),
             *blobs_case(),
             oracle=classifier_oracle,
         ),
         PrivateCase(
-            PrivateLargeMarginGaussianClassifier(
+            sf.PrivateLargeMarginGaussianClassifier(
                 epsilon=2.0,
                 delta=1e-5,
                 relation="add_or_remove_one",
                 normalize_rows=True,
-                bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
+                bounds=sf.Bounds(norm=2.0, labels=[0, 1, 2]),
             ),
             *blobs_case(),
         ),
     ],
     "PrivateMoments": [
         PrivateCase(
-            PrivateMoments(bounds=Bounds(norm=2.0, labels=[0, 1, 2])),
+            sf.PrivateMoments(bounds=sf.Bounds(norm=2.0, labels=[0, 1, 2])),
             *blobs_case(),
             oracle=moments_oracle,
         ),
-        PrivateCase(PrivateMoments(bounds=Bounds(norm=2.0)), blobs_case()[0]),
+        PrivateCase(sf.PrivateMoments(bounds=sf.Bounds(norm=2.0)), blobs_case()[0]),
         PrivateCase(
-            PrivateMoments(relation="add_or_remove_one", delta=1e-5, bounds=TABLE),
+            sf.PrivateMoments(relation="add_or_remove_one", delta=1e-5, bounds=TABLE),
             *table_case(),
             rows_at_bound=TABLE_EDGES,
         ),
     ],
     "PrivateGaussianClassifier": [
         PrivateCase(
-            PrivateGaussianClassifier(
-                5, epsilon=2.0, delta=1e-5, bounds=Bounds(norm=8.0, labels=[0, 1, 2])
+            sf.PrivateGaussianClassifier(
+                5, epsilon=2.0, delta=1e-5, bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2])
             ),
             *digits_case(),
             oracle=classifier_oracle,
         ),
         PrivateCase(
-            PrivateGaussianClassifier(
-                None, relation="add_or_remove_one", bounds=Bounds(norm=2.0, labels=[0, 1, 2])
+            sf.PrivateGaussianClassifier(
+                None, relation="add_or_remove_one", bounds=sf.Bounds(norm=2.0, labels=[0, 1, 2])
             ),
             *blobs_case(),
         ),
         PrivateCase(
-            PrivateGaussianClassifier(epsilon=2.0, delta=1e-5, bounds=RANGES), *ranges_case()
+            sf.PrivateGaussianClassifier(epsilon=2.0, delta=1e-5, bounds=RANGES), *ranges_case()
         ),
     ],
 }

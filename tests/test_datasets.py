@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -42,17 +41,6 @@ def test_the_hospital_is_made_by_its_script() -> None:
     found = load("hospital")
     assert set(found.y) == {"no", "yes"}
     assert np.isnan(found.columns["creatinine"]).mean() == pytest.approx(0.12, abs=0.02)
-
-
-def test_every_set_says_where_it_comes_from(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("SFUMATO_DATA", raising=False)
-    origins = available()
-    assert list(origins) == list(CATALOGUE)
-    assert {name for name, place in origins.items() if place == "embedded"} == set(EMBEDDED)
-    assert set(origins.values()) == {"embedded", "OpenML"}
-    assert available(tmp_path) == origins
 
 
 @pytest.mark.parametrize(
@@ -111,15 +99,3 @@ def test_what_no_folder_has_is_asked_from_openml(monkeypatch: pytest.MonkeyPatch
     assert found.y.tolist() == list(range(10))
     assert list(found.columns) == ["pixel0", "pixel1", "pixel2", "pixel3"]
     assert found.n_train == 60000
-
-
-def test_what_cannot_be_had_is_told_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(**words: Any) -> None:
-        raise URLError("no route")
-
-    monkeypatch.delenv("SFUMATO_DATA", raising=False)
-    monkeypatch.setattr(datasets, "fetch_openml", fail)
-    with pytest.raises(InvalidInputError, match="SFUMATO_DATA"):
-        load("cifar10")
-    with pytest.raises(InvalidInputError, match="'name' must be one of hospital"):
-        load("iris")

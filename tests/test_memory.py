@@ -14,22 +14,16 @@ import numpy as np
 import pytest
 
 import sfumato
-import sfumato.models.budget as budget_module
 from sfumato import (
     Bounds,
     Ledger,
     PrivateGaussianClassifier,
     PrivateLargeMarginGaussianClassifier,
     PrivateLinearClassifier,
-    PrivateMoments,
     PrivatePCA,
 )
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.inspection import leaves
-from sfumato.core import memory
-from sfumato.core.memory import RELEASED_COPIES, require_memory
-from sfumato.exceptions import NotEnoughMemoryError
-from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.curves import PrivateMeanCurve
 from sfumato.models.kernel import PrivateKernelClassifier
 from tests.storage.stored_models import MODELS, training_rows
@@ -88,50 +82,6 @@ def test_what_memory_cannot_hold_is_refused_before_the_charge(tmp_path):
     assert {outcome for outcome, _ in found.values()} <= {"fitted", "refused"}
     assert sum(outcome == "refused" for outcome, _ in found.values()) >= 10
     assert found["PrivateLinearClassifier {'n_steps': 2}"][0] == "fitted"  # it needs no matrix
-
-
-def test_the_error_says_what_is_needed_and_what_is_free(monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
-    with pytest.raises(
-        NotEnoughMemoryError, match=r"3,?\.?2 GB.*2 GB is free.*Nothing was charged"
-    ):
-        require_memory(4e8, "A release")
-    require_memory(2e8, "A release")
-    with pytest.raises(MemoryError):
-        GaussianMechanism(1.0, 1.0).for_size(10**8)
-
-
-@pytest.mark.parametrize(
-    ("model", "size"),
-    [
-        (PrivatePCA(5, **PRIVATE), 400**2),
-        (PrivateMoments(**PRIVATE), 3 * 401**2),
-        (PrivateGaussianClassifier(5, **PRIVATE), 400**2),
-        (PrivateGaussianClassifier(None, gaussians_per_class=1, **PRIVATE), 3 * 401**2),
-    ],
-    ids=["components", "moments", "gaussians in components", "gaussians"],
-)
-def test_what_is_asked_for_is_what_is_used(monkeypatch, model, size):
-    X = np.random.default_rng(0).uniform(size=(30, 400))
-    at_charge = []
-    real = budget_module.prepay
-
-    def noted(*events, **words):
-        receipt = real(*events, **words)
-        tracemalloc.reset_peak()
-        at_charge.append(tracemalloc.get_traced_memory()[0])
-        return receipt
-
-    model.fit(X, np.arange(30) % 3)  # what is imported or cached once is not counted
-    monkeypatch.setattr(budget_module, "prepay", noted)
-    tracemalloc.start()
-    try:
-        model.fit(X, np.arange(30) % 3)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    used = (peak - at_charge[0]) / 8 / size
-    assert RELEASED_COPIES / 2 < used <= RELEASED_COPIES + 0.1
 
 
 # Every allocation fails once ------------------------------------------------------------------

@@ -18,18 +18,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sklearn.base import clone
 
-from sfumato import (
-    Bounds,
-    Fabricator,
-    HOGFeatures,
-    PrivateImageClassifier,
-    PrivateKernelRegressor,
-    PrivateSearchCV,
-    RandomPatchFeatures,
-    RandomProcessFeatures,
-    ScatteringFeatures,
-    TableEncoder,
-)
+import sfumato as sf
 from sfumato.audit.testing.taint import fit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Released, taped
@@ -168,7 +157,7 @@ def as_objects(rows: list[list[Any]]) -> np.ndarray:
 
 def has_no_width(case: Any) -> bool:
     bounds = case.estimator.bounds
-    return isinstance(bounds, Bounds) and bounds.n_features is None
+    return isinstance(bounds, sf.Bounds) and bounds.n_features is None
 
 
 def with_width(case: Any) -> Any:
@@ -202,7 +191,7 @@ def has_label_set(case: Any) -> bool:
     return (
         case.y is not None
         and case.estimator.array_bounds.labels is not None
-        and not isinstance(case.estimator, PrivateKernelRegressor)
+        and not isinstance(case.estimator, sf.PrivateKernelRegressor)
     )
 
 
@@ -226,7 +215,7 @@ def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
     estimator = with_width(case)
     expected = statistics(estimator, X, y)
     # Whoever reads tables by their names takes no other: see `tests/tables`.
-    has_names = isinstance(case.estimator, Fabricator) or case.estimator.array_bounds is not (
+    has_names = isinstance(case.estimator, sf.Fabricator) or case.estimator.array_bounds is not (
         case.estimator.bounds
     )
     containers = CONTAINERS[:2] if has_names else CONTAINERS
@@ -278,14 +267,14 @@ def test_odd_labels_are_the_first_label_for_every_estimator(case: Any) -> None:
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], ["0", "1", "2"]], ids=str)
 def test_one_odd_label_that_turns_the_array_into_text_moves_no_other(labels: list[Any]) -> None:
-    bounds = Bounds(norm=1.0, labels=labels)
+    bounds = sf.Bounds(norm=1.0, labels=labels)
     plain = np.array([labels[2], labels[1]] * 4)
     spoilt = np.array([*plain.tolist(), "odd"])
     np.testing.assert_array_equal(bounds.clip_labels(spoilt)[0], [2, 1] * 4 + [0])
 
 
 def test_labels_are_the_same_in_every_type_of_batch() -> None:
-    bounds = Bounds(norm=1.0, labels=[2**53, 2**53 + 2, 7])
+    bounds = sf.Bounds(norm=1.0, labels=[2**53, 2**53 + 2, 7])
     values = [2**53, 2**53 + 1, 2**53 + 2, 7, 8]
     expected = bounds.clip_labels(values)[0]
     np.testing.assert_array_equal(expected, [1, 1, 2, 0, 0])
@@ -329,13 +318,13 @@ ODD_NUMBERS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320]
 ODD_ROWS = [*ODD_NUMBERS, "text", None, 10**400, Strange()]
 READS_CELLS = (
     PrivateEstimator,
-    PrivateImageClassifier,
-    PrivateSearchCV,
-    TableEncoder,
-    HOGFeatures,
-    RandomPatchFeatures,
-    RandomProcessFeatures,
-    ScatteringFeatures,
+    sf.PrivateImageClassifier,
+    sf.PrivateSearchCV,
+    sf.TableEncoder,
+    sf.HOGFeatures,
+    sf.RandomPatchFeatures,
+    sf.RandomProcessFeatures,
+    sf.ScatteringFeatures,
 )
 
 
@@ -374,7 +363,7 @@ def check_answers(model: Any, X: np.ndarray, odd_rows: list[Any], tolerance: flo
                 np.testing.assert_array_equal(found[others], plain[others])
                 continue
             np.testing.assert_allclose(found[others], plain[others], rtol=0, atol=tolerance)
-            hands_on = method == "score_samples" or isinstance(model, TableEncoder)
+            hands_on = method == "score_samples" or isinstance(model, sf.TableEncoder)
             assert hands_on or np.isfinite(found).all(), f"{method} of {odd!r}"
 
 
@@ -387,7 +376,7 @@ def test_answers_to_odd_rows_are_silent_and_touch_no_other_row(name: str) -> Non
 
 @pytest.mark.parametrize(
     "name",  # an encoder hands missing numbers on, as missing
-    [n for n, e in INSTANCES.items() if not isinstance(e, (*READS_CELLS, TableEncoder))],
+    [n for n, e in INSTANCES.items() if not isinstance(e, (*READS_CELLS, sf.TableEncoder))],
 )
 def test_without_privacy_huge_and_tiny_numbers_are_answered_and_others_refused(name: str) -> None:
     X, y = small_data()

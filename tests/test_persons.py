@@ -13,22 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-import sfumato
-from sfumato import (
-    Bounds,
-    Fabricator,
-    Guarantee,
-    Ledger,
-    PrivateAdditiveClassifier,
-    PrivateAdditiveRegressor,
-    PrivateDensity,
-    PrivateGaussianClassifier,
-    PrivateLinearClassifier,
-    PrivateLinearRegressor,
-    PrivateMeanCurve,
-    PrivateMoments,
-    PrivatePCA,
-)
+import sfumato as sf
 from sfumato.audit.testing import PrivateCase, contracts
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.mechanisms.base import taped
@@ -41,33 +26,33 @@ from sfumato.tables import TableBounds
 
 K = 5
 GENERATOR = np.random.default_rng(0)
-X = Bounds(norm=1.0).clip(GENERATOR.normal(size=(120, 4)) * [0.6, 0.3, 0.2, 0.1])
+X = sf.Bounds(norm=1.0).clip(GENERATOR.normal(size=(120, 4)) * [0.6, 0.3, 0.2, 0.1])
 Y = (X[:, 0] > 0).astype(int)
 RELATIONS = ("replace_one", "add_or_remove_one")
 WAYS = ("average", "sum")
 
 
-def bounds(way: str, **more: Any) -> Bounds:
-    return Bounds(norm=1.0, person_rows=K, per_person=way, **more)
+def bounds(way: str, **more: Any) -> sf.Bounds:
+    return sf.Bounds(norm=1.0, person_rows=K, per_person=way, **more)
 
 
 def cases(way: str, relation: str) -> list[PrivateCase]:
     words: dict[str, Any] = {"unit": "person", "relation": relation, "delta": 1e-5}
     labelled = {**words, "bounds": bounds(way, labels=[0, 1])}
-    box = {**words, "bounds": Bounds(lower=-1.0, upper=1.0, person_rows=K, per_person=way)}
+    box = {**words, "bounds": sf.Bounds(lower=-1.0, upper=1.0, person_rows=K, per_person=way)}
     box_of_two = {**words, "bounds": replace(box["bounds"], labels=[0, 1])}
     target = {"target_bounds": (0.0, 1.0)}
     corners = np.array([[1.0, 1.0], [-1.0, -1.0]])
     curves = np.sin(6 * np.linspace(0, 1, 8)) + 0.3 * X[:, :1]
     found = [
         PrivateCase(
-            PrivateAdditiveClassifier(knots="private", n_knots=33, n_steps=2, **box_of_two),
+            sf.PrivateAdditiveClassifier(knots="private", n_knots=33, n_steps=2, **box_of_two),
             X[:, :2],
             Y,
             rows_at_bound=corners,
         ),
         PrivateCase(
-            PrivateAdditiveRegressor(
+            sf.PrivateAdditiveRegressor(
                 knots="private", interactions=False, n_knots=9, n_steps=2, **target, **box
             ),
             X[:, :2] * 0.01,
@@ -75,23 +60,23 @@ def cases(way: str, relation: str) -> list[PrivateCase]:
             rows_at_bound=corners,
         ),
         PrivateCase(
-            PrivateLinearRegressor(n_steps=2, **target, **box),
+            sf.PrivateLinearRegressor(n_steps=2, **target, **box),
             X[:, :2] * 0.01,
             (np.arange(120) > 12).astype(float),
             rows_at_bound=corners,
         ),
-        PrivateCase(PrivateDensity(n_cells=8, **box_of_two), X[:, :2], Y),
-        PrivateCase(Fabricator(n_components=2, random_state=0, **labelled), X, Y),
+        PrivateCase(sf.PrivateDensity(n_cells=8, **box_of_two), X[:, :2], Y),
+        PrivateCase(sf.Fabricator(n_components=2, random_state=0, **labelled), X, Y),
     ]
     if way == "average":
         wide = replace(box["bounds"], lower=-2.0, upper=2.0)
-        found.append(PrivateCase(PrivateMeanCurve(norm=1.0, **{**box, "bounds": wide}), curves))
+        found.append(PrivateCase(sf.PrivateMeanCurve(norm=1.0, **{**box, "bounds": wide}), curves))
     return [
         *found,
-        PrivateCase(PrivatePCA(2, bounds=bounds(way), **words), X),
-        PrivateCase(PrivateMoments(**labelled), X, Y),
-        PrivateCase(PrivateGaussianClassifier(2, gaussians_per_class=1, **labelled), X, Y),
-        PrivateCase(PrivateLinearClassifier(n_steps=3, **labelled), X, Y),
+        PrivateCase(sf.PrivatePCA(2, bounds=bounds(way), **words), X),
+        PrivateCase(sf.PrivateMoments(**labelled), X, Y),
+        PrivateCase(sf.PrivateGaussianClassifier(2, gaussians_per_class=1, **labelled), X, Y),
+        PrivateCase(sf.PrivateLinearClassifier(n_steps=3, **labelled), X, Y),
     ]
 
 
@@ -131,16 +116,16 @@ def test_what_a_person_is_told(case: PrivateCase, tmp_path: Any) -> None:
     assert "any one person, with all rows," in str(guarantee)
     assert "number of persons" in guarantee.public
     assert "number of rows" not in guarantee.public
-    assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
-    sfumato.save(model, tmp_path / "model.sfumato")
-    loaded = sfumato.load(tmp_path / "model.sfumato")
+    assert sf.Guarantee.from_dict(guarantee.to_dict()) == guarantee
+    sf.save(model, tmp_path / "model.sfumato")
+    loaded = sf.load(tmp_path / "model.sfumato")
     assert loaded.guarantee_ == guarantee
     assert loaded.bounds == model.bounds
 
 
 @pytest.mark.parametrize("case", cases(*USUAL), ids=lambda c: type(c.estimator).__name__)
 def test_refused_before_the_charge(case: PrivateCase) -> None:
-    ledger = Ledger().create("people", epsilon=10.0, delta=1e-4, unit="person")
+    ledger = sf.Ledger().create("people", epsilon=10.0, delta=1e-4, unit="person")
     model = clone(case.estimator).set_params(ledger=ledger)
     ids = np.arange(len(X)) // K
     with pytest.raises(InvalidInputError, match="groups"):
@@ -161,7 +146,7 @@ def test_refused_before_the_charge(case: PrivateCase) -> None:
 
 def test_whoever_cannot_says_so_before_the_charge() -> None:
     """Every private estimator either offers persons or names what it offers instead."""
-    listed = [getattr(sfumato, name) for name in sfumato._MODULE_OF]
+    listed = [getattr(sf, name) for name in sf._MODULE_OF]
     private = [
         each for each in listed if isinstance(each, type) and issubclass(each, PrivateEstimator)
     ]
@@ -202,7 +187,7 @@ def test_a_tree_of_persons(way: str, relation: str) -> None:
     )
     ids = np.arange(60) // K
     declared = replace(TABLE, person_rows=K, per_person=way)
-    model = Fabricator(
+    model = sf.Fabricator(
         unit="person", relation=relation, delta=1e-5, bounds=declared, random_state=0
     )
     tapes: list[Any] = []
@@ -225,15 +210,15 @@ def test_a_tree_of_persons(way: str, relation: str) -> None:
 
 
 def test_a_ledger_of_persons_pays_for_no_records() -> None:
-    people = Ledger().create("people", epsilon=3.0, delta=1e-6, unit="person")
-    record = PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=Bounds(norm=1.0), ledger=people)
+    people = sf.Ledger().create("people", epsilon=3.0, delta=1e-6, unit="person")
+    record = sf.PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=sf.Bounds(norm=1.0), ledger=people)
     with pytest.raises(UnsupportedModeError, match="'person'"):
         record.fit(X)
     assert people.spent() == 0
 
 
 def test_a_guarantee_of_records_for_persons() -> None:
-    model = PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=Bounds(norm=1.0)).fit(X)
+    model = sf.PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=sf.Bounds(norm=1.0)).fit(X)
     found = for_persons(model.guarantee_, 10)
     assert found.epsilon == pytest.approx(1.178, abs=1e-3)
     assert found.unit is Unit.PERSON
@@ -243,7 +228,7 @@ def test_a_guarantee_of_records_for_persons() -> None:
         for_persons(found, 2)
 
 
-class RowsOnly(PrivatePCA):
+class RowsOnly(sf.PrivatePCA):
     """Broken: the noise of one row, whatever a person has."""
 
     def _begin(self, *args: Any, **options: Any) -> Any:
@@ -254,7 +239,7 @@ class RowsOnly(PrivatePCA):
 
 def test_an_audit_tells_persons_from_rows() -> None:
     """Twenty rows of a person: what protects rows only is caught, what protects persons is not."""
-    twenty = Bounds(norm=1.0, person_rows=20, per_person="sum")
+    twenty = sf.Bounds(norm=1.0, person_rows=20, per_person="sum")
     words = {"unit": "person", "epsilon": 1.0, "delta": 1e-5, "bounds": twenty}
-    assert PrivatePCA(1, **words).audit(n_runs=1000).consistent
+    assert sf.PrivatePCA(1, **words).audit(n_runs=1000).consistent
     assert not RowsOnly(1, **words).audit(n_runs=1000).consistent

@@ -24,11 +24,3 @@ def test_the_quickstart_runs_and_ends_with_the_guarantee(tmp_path: Path) -> None
     assert promise.startswith(" ".join(told.split()).removesuffix("..."))
     # Fits differ by a point or so; by 6 points, a standard deviation of which is below one, never.
     assert abs(int(right[7:-1]) - int(said[7:-1])) <= 6
-
-
-def test_the_readme_begins_with_a_sentence_and_an_install_line() -> None:
-    text = README.read_text()
-    order = ("**Train", "<picture>", "pip install .", "make demo", "```python", "make test")
-    places = [text.index(words) for words in order]
-    assert places == sorted(places)
-    assert "sed -i" not in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,14 +67,6 @@ def test_skips_are_counted_and_required_groups_must_run(
     assert found == code
     assert [sentence for sentence in said if sentence not in out] == []
     assert ("of the group 'browser'" in out) is False
-
-
-def test_the_modules_of_the_daily_round_exist() -> None:
-    listed = re.search(r"^QUICK = \((.*?)^\)", (ROOT / "conftest.py").read_text(), re.M | re.S)
-    assert listed is not None
-    quick = re.findall(r'"([^"]+)"', listed[1])
-    assert quick
-    assert not [name for name in quick if not (ROOT / name).exists()]
 
 
 # Seeds --------------------------------------------------------------------------------------------

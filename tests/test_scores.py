@@ -7,18 +7,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import sfumato.models.scores
 from sfumato import (
     Bounds,
     Ledger,
     PrivateGaussianClassifier,
-    PrivateLinearRegressor,
     TableBounds,
     release_score,
 )
@@ -27,7 +23,6 @@ from sfumato.exceptions import (
     InvalidInputError,
     MissingBoundsError,
     UnprotectedScoreWarning,
-    UnsupportedModeError,
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
@@ -135,19 +130,6 @@ def test_one_odd_label_makes_no_other_wrong() -> None:
             assert row_scores(scorer_for(model, None), model, X, labels).sum() == 39
 
 
-def test_what_is_refused() -> None:
-    X, y = rows()
-    model = LinearRegression().fit(X, y)
-    with pytest.raises(MissingBoundsError, match="target_bounds"):
-        release_score(model, X, y, epsilon=1.0, delta=1e-5)
-    with pytest.raises(InvalidInputError, match="lower first"):
-        release_score(model, X, y, epsilon=1.0, delta=1e-5, target_bounds=(1, 0))
-    with pytest.raises(InvalidInputError, match="inconsistent"):
-        release_score(model, X, y[:-1], epsilon=1.0, delta=1e-5)
-    with pytest.raises(InvalidInputError, match="'y' must be given"):
-        release_score(model, X, epsilon=1.0)
-
-
 # What is said ---------------------------------------------------------------------------------
 
 
@@ -170,24 +152,6 @@ def test_a_score_says_once_what_it_is(silent: None) -> None:
     assert said(lambda: model.score(X[:5], y[:5])) == []
 
 
-@pytest.mark.parametrize("scoring", [None, "accuracy"])
-def test_searches_say_so_too(silent: None, scoring: str | None) -> None:
-    X, y = rows()
-    words = said(lambda: cross_val_score(gaussian(), X, y, cv=2, scoring=scoring))
-    assert any("cross-validation" in each for each in words)
-    assert all("release_score" in each for each in words)
-    again = GridSearchCV(gaussian(), {"epsilon": [1, 2]}, cv=2, scoring=scoring)
-    assert said(lambda: again.fit(X, y)) == []
-
-
-@pytest.mark.parametrize("kind", [BaggingClassifier, CalibratedClassifierCV])
-def test_ensembles_and_calibrations_say_so_too(silent: None, kind: type) -> None:
-    """Bagging gives an estimator one record several times; the others learn without noise."""
-    X, y = rows()
-    words = said(lambda: kind(gaussian()).fit(X, y))
-    assert sum("one record several times" in each for each in words) == 1
-
-
 def test_every_private_estimator_says_so_and_refuses_weights() -> None:
     private = {type(each) for each in INSTANCES.values() if isinstance(each, PrivateEstimator)}
     assert len(private) > 10
@@ -195,14 +159,6 @@ def test_every_private_estimator_says_so_and_refuses_weights() -> None:
         assert hasattr(kind.fit, "refuses_weights"), kind
         if hasattr(kind, "score"):
             assert hasattr(kind.score, "says_once"), kind
-
-
-def test_weights_of_records_are_refused_with_a_reason() -> None:
-    X, y = rows()
-    regressor = PrivateLinearRegressor(target_bounds=(0, 1), bounds=Bounds(lower=-1.0, upper=1.0))
-    for model in (gaussian(), regressor):
-        with pytest.raises(UnsupportedModeError, match="class_weight"):
-            model.fit(X, y, sample_weight=np.ones(len(y)))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

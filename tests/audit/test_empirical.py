@@ -9,9 +9,7 @@ import pytest
 from scipy.stats import beta
 
 from sfumato.audit import empirical_epsilon
-from sfumato.audit.empirical import epsilon_from_outputs, lower_limit, max_certifiable, upper_limit
-from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import LaplaceMechanism
+from sfumato.audit.empirical import epsilon_from_outputs, lower_limit, upper_limit
 from sfumato.privacy import mu_from_budget
 
 CONFIDENCE = 0.999
@@ -34,11 +32,6 @@ def laplace_bound(seed: int, claimed: float) -> bool:
 
 def test_cheap_laplace_is_caught_in_50_of_50_seeds() -> None:
     assert sum(laplace_bound(seed, 1.0) for seed in range(50)) == 50
-
-
-def test_right_laplace_is_never_accused_in_200_seeds() -> None:
-    """Stated false-alarm rate 0.1 %; 0.2 alarms would be expected at most."""
-    assert sum(laplace_bound(1000 + seed, 1.25) for seed in range(200)) == 0
 
 
 def test_gaussian_too_small_by_root_two_is_caught(seed: int) -> None:
@@ -96,13 +89,6 @@ def test_atoms_are_found_without_being_told() -> None:
     assert found.epsilon > 1.5
 
 
-def test_a_mechanism_of_the_library_may_be_given() -> None:
-    right = LaplaceMechanism(sensitivity=1.0, epsilon=1.0)
-    found = empirical_epsilon(right, 1.0, 0.0, n_runs=2000, claimed=1.0, confidence=1 - 1e-6)
-    assert 0.2 < found.epsilon <= 1.0
-    assert "proves nothing" in str(found)
-
-
 def test_hinge_with_objective_perturbation_is_refuted(seed: int) -> None:
     """argmin (1 - x t)_+ + t²/2 + b t, b of density prop. to exp(-|b|/2), sold with epsilon 1.
 
@@ -131,39 +117,9 @@ def test_delta_is_given_away_first() -> None:
     assert epsilon_from_outputs(*sides, delta=0.6).epsilon == 0
 
 
-@pytest.mark.parametrize(("n", "confidence"), [(50, 0.95), (400, 0.95), (2000, 0.999)])
-def test_certainty_certifies_the_largest_and_no_more(n: int, confidence: float) -> None:
-    found = epsilon_from_outputs(np.ones(n), np.zeros(n), threshold=0.5, confidence=confidence)
-    assert found.epsilon == pytest.approx(found.largest)
-    assert found.largest == pytest.approx(max_certifiable(n, confidence=confidence))
-    assert found.largest == pytest.approx(math.log(n / math.log(2 / (1 - confidence))), abs=0.1)
-
-
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (700, 10_000)])
 def test_limits_are_those_of_clopper_and_pearson(k: int, n: int) -> None:
     low = 0.0 if k == 0 else beta.ppf(0.01, k, n - k + 1)
     high = 1.0 if k == n else beta.ppf(0.99, k + 1, n - k)
     assert float(lower_limit(k, n, 0.01)) == pytest.approx(low)
     assert float(upper_limit(k, n, 0.01)) == pytest.approx(high)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"n_runs": 2},
-        {"method": "guess"},
-        {"method": "gaussian"},
-        {"delta": 1.0},
-        {"confidence": 1.0},
-        {"threshold": 0.0, "statistic": lambda value: [value, value]},
-    ],
-)
-def test_wrong_options_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(InvalidInputError):
-        empirical_epsilon(lambda value: value, 1.0, 0.0, **options)
-
-
-def test_workers_change_nothing_but_the_time() -> None:
-    found = empirical_epsilon(lambda value: value, 1.0, 0.0, n_runs=40, n_jobs=2, confidence=0.95)
-    assert found.epsilon == pytest.approx(found.largest)  # of the half that certifies
-    assert found.hits == (20, 20)

@@ -16,7 +16,6 @@ from sklearn.svm import LinearSVC
 from sfumato import AffineHullClassifier
 from sfumato.audit import density_difference, membership_attack, membership_score
 from sfumato.audit.attacks import observe
-from sfumato.exceptions import InvalidInputError
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -44,17 +43,6 @@ def test_hulls_are_scored_by_their_least_distance(hulls: Any, split: Split) -> N
         assert words in str(found)
     strangers = membership_score(hulls, split[2][:400], split[2][400:])
     assert abs(strangers.value) < 5 * strangers.standard_error + 0.05
-
-
-def test_data_ten_times_as_large_score_a_tenth(hulls: Any, split: Split) -> None:
-    """Hulls are not invariant to scale, but their distances grow along: the unit is 1/distance."""
-
-    class TenTimes:
-        def distances(self, X: np.ndarray) -> np.ndarray:
-            return 10 * hulls.distances(X)
-
-    found, small = (membership_score(m, split[0], split[2]) for m in (hulls, TenTimes()))
-    assert small.value == pytest.approx(found.value / 10, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -87,23 +75,6 @@ def test_observations_against_their_formulas(split: Split) -> None:
     np.testing.assert_allclose(observe(model, X, None, "confidence"), best[:, -2] - best[:, -1])
 
 
-def test_two_classes_have_a_margin_too(split: Split) -> None:
-    X, y, *_ = split
-    model = LinearSVC().fit(X, y > 4)
-    signed = np.where(y > 4, 1, -1) * model.decision_function(X)
-    np.testing.assert_allclose(observe(model, X, y > 4, "margin"), -2 * signed)
-
-
-def test_what_cannot_be_observed_is_refused(hulls: Any, split: Split) -> None:
-    for name, hint in (("smell", "one of"), ("loss", "not offer"), ("density", "not offer")):
-        with pytest.raises(InvalidInputError, match=hint):
-            membership_score(hulls, split[0], split[2], observation=name)
-    with pytest.raises(InvalidInputError, match="unknown to the model"):
-        observe(hulls, split[0], np.full(len(split[0]), 77), "loss")
-    with pytest.raises(InvalidInputError, match="reveals nothing"):
-        membership_score(object(), split[0], split[2])
-
-
 # Densities --------------------------------------------------------------------------------------
 
 
@@ -131,18 +102,6 @@ def test_normal_densities_are_told_apart_as_well_as_samples_allow(shift: float) 
     assert np.abs(np.subtract(found, knowing)).max() < 0.0025
 
 
-def test_the_standard_error_is_right() -> None:
-    results = [density_difference(*samples(1.0, seed, 1000)) for seed in range(25)]
-    spread = np.std([r.value for r in results])
-    assert 0.6 < np.mean([r.standard_error for r in results]) / spread < 1.6
-
-
-def test_equal_densities_are_not_far_from_zero() -> None:
-    """What is left comes from the choice of the width on the same samples."""
-    values = [density_difference(*samples(0.0, seed)).value for seed in range(6)]
-    assert abs(np.mean(values)) < 0.0005
-
-
 @settings(max_examples=6, deadline=None)
 @given(st.floats(0.01, 100.0), st.floats(-50.0, 50.0))
 def test_scale_and_place(scale: float, place: float) -> None:
@@ -158,21 +117,3 @@ def test_two_dimensions_against_the_closed_form() -> None:
     a, b = rng.normal(size=(4000, 2)), rng.normal(loc=(1.0, 0.0), size=(4000, 2))
     true = (1 - np.exp(-1 / 4)) / (2 * np.pi)
     assert density_difference(a, b).value == pytest.approx(true, rel=0.15)
-
-
-def test_constant_samples_do_not_fail() -> None:
-    assert density_difference(np.zeros(50), np.zeros(50)).value == pytest.approx(0.0, abs=1e-12)
-    assert density_difference(np.zeros(50), np.ones(50)).value > 0.1
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "hint"),
-    [
-        ([1.0] * 3, [1.0] * 30, "at least 10"),
-        ([np.nan] * 30, [1.0] * 30, "finite"),
-        (np.zeros((30, 2)), np.zeros(30), "same number of columns"),
-    ],
-)
-def test_wrong_samples_are_refused(a: object, b: object, hint: str) -> None:
-    with pytest.raises(InvalidInputError, match=hint):
-        density_difference(a, b)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -19,8 +18,6 @@ import pytest
 from sfumato import Ledger, load
 from sfumato.tables.files import write_table
 from tests.cli.running import confirmed, done, patients, refused
-
-SECRET = "Zebedee"
 
 
 @pytest.fixture
@@ -45,48 +42,6 @@ def spent() -> float:
 def nothing_was_written() -> bool:
     names = {path.name for path in Path().iterdir()}
     return not {name for name in names if name.endswith((".sfumato", ".part"))}
-
-
-def with_rows(text: bytes) -> None:
-    Path("bad.csv").write_bytes(text)
-
-
-@pytest.mark.parametrize(
-    ("content", "hint"),
-    [
-        (b"", "is empty"),
-        (b"age,pressure,ward,smoker,ill\n", "no rows"),
-        (b"age,pressure,ward,smoker\n50,80,east,true\n", "no column 'ill'"),
-        (b"pressure,ward,smoker,ill\n80,east,true,yes\n", "no column 'age'"),
-        (os.urandom(4000), "bad.csv"),  # no columns, or none of those of the bounds
-        (b",".join(b"c%d" % i for i in range(10**6)) + b"\n", "columns or more"),
-    ],
-    ids=["empty", "header", "no target", "no column", "garbage", "wide"],
-)
-def test_a_bad_table_costs_nothing_and_leaves_nothing(
-    folder: Path, content: bytes, hint: str
-) -> None:
-    with_rows(content)
-    line = refused(*fitted("bad.csv"))
-    assert hint in line
-    assert SECRET not in line
-    assert spent() == 0
-    assert nothing_was_written()
-
-
-def test_a_write_that_fails_keeps_the_charge_and_the_old_model(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("model.sfumato").write_text("the old one")
-
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    words = [word for word in fitted("patients.csv") if word not in ("--ledger", "budget.db")]
-    assert "No space left" in refused(*words)
-    assert Path("model.sfumato").read_text() == "the old one"
-    assert not list(Path().glob("*.part"))
 
 
 # The command line with sums so slow that nobody waits for their end. A job that a shell started in

@@ -11,7 +11,6 @@ import pytest
 
 from sfumato.cli import reproduce as command
 from sfumato.papers import (
-    PAPERS,
     Entry,
     Outcome,
     Reproduction,
@@ -46,15 +45,6 @@ def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
     assert '"quick": false' in kept.read_text()
     done(*QUICK, "-o", tmp_path, "--force")
     assert '"quick": true' in kept.read_text()
-
-
-@pytest.mark.parametrize("words", [(), ("--list",)])
-def test_the_list_names_every_entry(words: tuple[str, ...]) -> None:
-    shown = done("reproduce", *words)
-    for entry in entries_of("all"):
-        assert entry.name in shown
-    for paper in PAPERS:  # one without an entry has nothing to run
-        assert (paper in shown) == bool(entries_of(paper))
 
 
 def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:

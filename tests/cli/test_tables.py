@@ -103,14 +103,3 @@ def test_the_ledger_pays_and_refuses(table: Path) -> None:
     done("budget", "create", "budget.db", "staff", "--epsilon", "9", "--delta", "1e-5")
     assert "--dataset" in refused(*words, "-o", "two.sfumato")
     done(*words, "-o", "two.sfumato", "--dataset", "staff")
-
-
-def test_datasets_are_written_as_tables(tmp_path: Path) -> None:
-    words = ("datasets", "fetch", "wine", "-o", tmp_path / "wine.csv")
-    print_lines = json.loads(done(*words, "--holdout", tmp_path / "new.parquet", "--json"))
-    assert print_lines["target"] == "cultivar"
-    assert [file["rows"] for file in print_lines["files"]] == [124, 54]
-    assert TableFile(tmp_path / "new.parquet").count_rows() == 54
-    assert "digits" in refused("datasets", "fetch", "iris", "-o", tmp_path / "iris.csv")
-    names = [entry["name"] for entry in json.loads(done("datasets", "list", "--json"))]
-    assert names[:4] == ["hospital", "digits", "breast-cancer", "wine"]

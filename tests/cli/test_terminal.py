@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -14,16 +12,7 @@ import pytest
 import typer
 
 from sfumato.cli.main import app
-from tests.cli.running import COMMAND, confirmed, done, in_terminal, patients, plain
-
-
-def piped(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *(str(word) for word in words)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **more},
-    )
+from tests.cli.running import done, in_terminal, patients, plain
 
 
 def test_a_terminal_shows_colours_bars_and_tables(tmp_path: Path) -> None:
@@ -35,21 +24,6 @@ def test_a_terminal_shows_colours_bars_and_tables(tmp_path: Path) -> None:
     assert "─────" in text
     assert "target: no, yes" in text
     assert "sfumato confirm" in text
-
-
-def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
-    bounds = confirmed(patients(tmp_path))
-    words = ("fit", tmp_path / "patients.csv", "--epsilon", "2", "--bounds", bounds)
-    shown, code = in_terminal(*words, "-o", tmp_path / "one.sfumato", "--json")
-    assert code == 0
-    assert "training a model" in plain(shown)
-    record = plain(shown)[plain(shown).index("{") :]
-    assert 1.99 < json.loads(record)["guarantee"]["epsilon"] <= 2.0
-    ended = piped(*words, "-o", tmp_path / "two.sfumato", "--json")
-    assert ended.returncode == 0
-    assert json.loads(ended.stdout)["class"] == "PrivateAdditiveClassifier"
-    assert "\x1b" not in ended.stdout + ended.stderr
-    assert ended.stderr.startswith("training a model on")
 
 
 def commands() -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.core.atomic_file import ASIDE, atomic_write
-from sfumato.exceptions import FileNotWrittenError, InvalidInputError
+from sfumato.exceptions import FileNotWrittenError
 
 WRITER = """
 import sys
@@ -133,9 +133,3 @@ def test_every_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch, step)
     assert caught.value.errno == errno.ENOSPC
     assert path.read_bytes() == (b"new" if step == "folder" else b"old")  # renamed, not yet synced
     assert names(tmp_path) == {"model"}
-
-
-def test_an_error_of_ours_passes_as_it_is(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="as it is"), atomic_write(tmp_path / "x"):
-        raise InvalidInputError("as it is")
-    assert names(tmp_path) == set()

@@ -21,42 +21,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import PolynomialFeatures
 
-from sfumato import (
-    AffineHullClassifier,
-    Bounds,
-    DeepAffineHull,
-    Fabricator,
-    HOGFeatures,
-    KernelAffineHull,
-    LargeMarginGaussianClassifier,
-    LinkedTables,
-    MembershipAutoencoder,
-    MembershipClassifier,
-    MembershipMapping,
-    PrivateAdditiveClassifier,
-    PrivateAdditiveRegressor,
-    PrivateAffineHullClassifier,
-    PrivateDensity,
-    PrivateGaussianClassifier,
-    PrivateImageClassifier,
-    PrivateKernelClassifier,
-    PrivateKernelRegressor,
-    PrivateLargeMarginGaussianClassifier,
-    PrivateLinearClassifier,
-    PrivateLinearRegressor,
-    PrivateMeanCurve,
-    PrivateMoments,
-    PrivatePCA,
-    PrivateSearchCV,
-    PrivateTransferClassifier,
-    RandomPatchFeatures,
-    ScatteringFeatures,
-    TableBounds,
-    TableEncoder,
-    WideAffineHull,
-    private_pipeline,
-    release_score,
-)
+import sfumato as sf
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 Run = Callable[[Any], tuple[Any, dict[str, Any]]]
@@ -146,10 +111,10 @@ COLUMNS: dict[str, Any] = {
 TARGETS: dict[str, Any] = {"label": ["high", "low", "mid"], "cost": (0, 100)}
 
 
-def table_bounds(target: str | None = "label", *, persons: bool = False) -> TableBounds:
+def table_bounds(target: str | None = "label", *, persons: bool = False) -> sf.TableBounds:
     columns = COLUMNS | ({} if target is None else {target: TARGETS[target]})
     about = {"person": "who", "person_rows": 3} if persons else {}
-    return TableBounds.from_dict(columns, target=target, **about)
+    return sf.TableBounds.from_dict(columns, target=target, **about)
 
 
 # Runs -------------------------------------------------------------------------------------------
@@ -206,7 +171,7 @@ def each_way(
         words = {"relation": relation, **BUDGET, **settings}
         made: dict[str, Run] = {}
         if arrays:
-            made["array"] = fitted(kind(bounds=Bounds(**box, **found), **words), X, y, ask)
+            made["array"] = fitted(kind(bounds=sf.Bounds(**box, **found), **words), X, y, ask)
         if tables:
             table_words = {k: v for k, v in words.items() if k != "target_bounds"}
             made["table"] = fitted(
@@ -214,7 +179,7 @@ def each_way(
             )
         if persons and arrays:
             for way in ways:
-                of_persons = Bounds(**box, **found, person_rows=3, per_person=way)
+                of_persons = sf.Bounds(**box, **found, person_rows=3, per_person=way)
                 made[f"persons, {way}"] = fitted(
                     kind(bounds=of_persons, unit="person", **words), X, y, ask, groups=PERSONS
                 )
@@ -230,23 +195,23 @@ def each_way(
 
 def linear_classifier() -> Iterator[tuple[str, Case]]:
     three = {"labels": [0, 1, 2], "y": LABELS3, "target": "label"}
-    yield from each_way(PrivateLinearClassifier, n_steps=5, **three)
-    box = Bounds(**RANGES, labels=[0, 1])
+    yield from each_way(sf.PrivateLinearClassifier, n_steps=5, **three)
+    box = sf.Bounds(**RANGES, labels=[0, 1])
     for relation in RELATIONS:
         words = {"bounds": box, "relation": relation, **BUDGET}
         yield (
             f"ranges, no PCA, {relation}",
-            Case(fitted(PrivateLinearClassifier(whiten=False, n_steps=5, **words), X, Y2)),
+            Case(fitted(sf.PrivateLinearClassifier(whiten=False, n_steps=5, **words), X, Y2)),
         )
-    whitened = PrivateLinearClassifier(
+    whitened = sf.PrivateLinearClassifier(
         n_components=8,
         whiten=True,
         n_steps=20,
-        bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+        bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
         **BUDGET,
     )
     yield "digits, whitened", Case(fitted(whitened, IMAGES, DIGITS))
-    yield "from a file", Case(from_file(PrivateLinearClassifier(n_steps=5, **BUDGET)))
+    yield "from a file", Case(from_file(sf.PrivateLinearClassifier(n_steps=5, **BUDGET)))
 
 
 def from_file(model: Any) -> Run:
@@ -264,13 +229,13 @@ def from_file(model: Any) -> Run:
 
 def linear_regressor() -> Iterator[tuple[str, Case]]:
     number = {"box": BOX, "y": TARGET, "target": "cost", "target_bounds": (0.0, 1.0)}
-    yield from each_way(PrivateLinearRegressor, n_steps=5, **number)
+    yield from each_way(sf.PrivateLinearRegressor, n_steps=5, **number)
 
 
 def additive_classifier() -> Iterator[tuple[str, Case]]:
     three = {"box": BOX, "labels": [0, 1, 2], "y": LABELS3, "target": "label"}
-    yield from each_way(PrivateAdditiveClassifier, n_steps=4, **three)
-    two = Bounds(**BOX, labels=[0, 1])
+    yield from each_way(sf.PrivateAdditiveClassifier, n_steps=4, **three)
+    two = sf.Bounds(**BOX, labels=[0, 1])
     for relation in RELATIONS:
         words = {"bounds": two, "relation": relation, **BUDGET}
         for name, settings in {
@@ -278,45 +243,47 @@ def additive_classifier() -> Iterator[tuple[str, Case]]:
             "weighted": {"class_weight": {0: 1.0, 1: 4.0}, "interactions": True},
             "no pairs": {"interactions": False, "n_knots": 5},
         }.items():
-            model = PrivateAdditiveClassifier(n_steps=3, **settings, **words)
+            model = sf.PrivateAdditiveClassifier(n_steps=3, **settings, **words)
             yield f"{name}, {relation}", Case(fitted(model, X, Y2))
-    yield "defaults", Case(fitted(PrivateAdditiveClassifier(bounds=two, **BUDGET), X, Y2))
-    yield "from a file", Case(from_file(PrivateAdditiveClassifier(n_steps=3, **BUDGET)))
+    yield "defaults", Case(fitted(sf.PrivateAdditiveClassifier(bounds=two, **BUDGET), X, Y2))
+    yield "from a file", Case(from_file(sf.PrivateAdditiveClassifier(n_steps=3, **BUDGET)))
 
 
 def additive_regressor() -> Iterator[tuple[str, Case]]:
     number = {"box": BOX, "y": TARGET, "target": "cost", "target_bounds": (0.0, 1.0)}
-    yield from each_way(PrivateAdditiveRegressor, n_steps=4, **number)
-    model = PrivateAdditiveRegressor(
-        knots="private", n_steps=3, target_bounds=(0.0, 1.0), bounds=Bounds(**BOX), **BUDGET
+    yield from each_way(sf.PrivateAdditiveRegressor, n_steps=4, **number)
+    model = sf.PrivateAdditiveRegressor(
+        knots="private", n_steps=3, target_bounds=(0.0, 1.0), bounds=sf.Bounds(**BOX), **BUDGET
     )
     yield "private knots", Case(fitted(model, X, TARGET))
 
 
 def gaussian_classifier() -> Iterator[tuple[str, Case]]:
     three = {"labels": [0, 1, 2], "y": LABELS3, "target": "label"}
-    yield from each_way(PrivateGaussianClassifier, n_components=2, gaussians_per_class=1, **three)
+    yield from each_way(
+        sf.PrivateGaussianClassifier, n_components=2, gaussians_per_class=1, **three
+    )
     for relation in RELATIONS:
-        words = {"relation": relation, "bounds": Bounds(**RANGES, labels=[0, 1, 2]), **BUDGET}
+        words = {"relation": relation, "bounds": sf.Bounds(**RANGES, labels=[0, 1, 2]), **BUDGET}
         for name, settings in {
             "all directions": {"n_components": None},
             "two Gaussians": {"n_components": 3, "gaussians_per_class": 2},
         }.items():
             yield (
                 f"{name}, {relation}",
-                Case(fitted(PrivateGaussianClassifier(**settings, **words), X, LABELS3)),
+                Case(fitted(sf.PrivateGaussianClassifier(**settings, **words), X, LABELS3)),
             )
-    yield "from a file", Case(from_file(PrivateGaussianClassifier(n_components=3, **BUDGET)))
+    yield "from a file", Case(from_file(sf.PrivateGaussianClassifier(n_components=3, **BUDGET)))
 
 
 def pca() -> Iterator[tuple[str, Case]]:
-    yield from each_way(PrivatePCA, n_components=2)
+    yield from each_way(sf.PrivatePCA, n_components=2)
 
 
 def moments() -> Iterator[tuple[str, Case]]:
-    yield from each_way(PrivateMoments, labels=[0, 1, 2], y=LABELS3, target="label")
+    yield from each_way(sf.PrivateMoments, labels=[0, 1, 2], y=LABELS3, target="label")
     for relation in RELATIONS:
-        model = PrivateMoments(bounds=Bounds(**BALL), relation=relation, **BUDGET)
+        model = sf.PrivateMoments(bounds=sf.Bounds(**BALL), relation=relation, **BUDGET)
         yield f"no labels, {relation}", Case(fitted(model, X))
 
 
@@ -326,14 +293,18 @@ def kernel_classifier() -> Iterator[tuple[str, Case]]:
         expected = {} if relation == "replace_one" else {"expected_rows": N}
         for loss in ("huber", "hinge"):
             for labels, y in (([0, 1], Y2), ([0, 1, 2], LABELS3)):
-                model = PrivateKernelClassifier(
-                    loss, n_fourier=64, bounds=Bounds(**RANGES, labels=labels), **words, **expected
+                model = sf.PrivateKernelClassifier(
+                    loss,
+                    n_fourier=64,
+                    bounds=sf.Bounds(**RANGES, labels=labels),
+                    **words,
+                    **expected,
                 )
                 yield (
                     f"{loss}, {len(labels)} labels, {relation}",
                     Case(fitted(model, X, y), MINIMISER),
                 )
-        model = PrivateKernelClassifier(n_fourier=64, bounds=table_bounds(), **words, **expected)
+        model = sf.PrivateKernelClassifier(n_fourier=64, bounds=table_bounds(), **words, **expected)
         yield f"table, {relation}", Case(fitted(model, table()))
 
 
@@ -341,11 +312,11 @@ def kernel_regressor() -> Iterator[tuple[str, Case]]:
     for relation in RELATIONS:
         expected = {} if relation == "replace_one" else {"expected_rows": N}
         words = {"relation": relation, "bandwidth": 0.4, "n_fourier": 64, **BUDGET, **expected}
-        model = PrivateKernelRegressor(
-            target_bounds=(0.0, 1.0), regularization=1.0, bounds=Bounds(**BOX), **words
+        model = sf.PrivateKernelRegressor(
+            target_bounds=(0.0, 1.0), regularization=1.0, bounds=sf.Bounds(**BOX), **words
         )
         yield f"huber, {relation}", Case(fitted(model, X, TARGET), MINIMISER)
-        model = PrivateKernelRegressor(bounds=table_bounds("cost"), regularization=1.0, **words)
+        model = sf.PrivateKernelRegressor(bounds=table_bounds("cost"), regularization=1.0, **words)
         yield f"table, {relation}", Case(fitted(model, table("cost")))
 
 
@@ -363,26 +334,28 @@ def density() -> Iterator[tuple[str, Case]]:
             "as given": {},
         }.items():
             for labels, y in ((None, None), ([0, 1, 2], LABELS3)):
-                model = PrivateDensity(**settings, bounds=Bounds(**unit, labels=labels), **words)
+                model = sf.PrivateDensity(
+                    **settings, bounds=sf.Bounds(**unit, labels=labels), **words
+                )
                 yield (
                     f"{name}{'' if y is None else ', classes'}, {relation}",
                     Case(fitted(model, PLANE, y, density_answers)),
                 )
         for way in ("average", "sum"):
-            model = PrivateDensity(
+            model = sf.PrivateDensity(
                 n_cells=8,
                 unit="person",
-                bounds=Bounds(**unit, person_rows=3, per_person=way),
+                bounds=sf.Bounds(**unit, person_rows=3, per_person=way),
                 **words,
             )
             yield (
                 f"persons, {way}, {relation}",
                 Case(fitted(model, PLANE, None, density_answers, groups=PERSONS)),
             )
-        two = TableBounds.from_dict({"age": (0, 100), "income": COLUMNS["income"]})
+        two = sf.TableBounds.from_dict({"age": (0, 100), "income": COLUMNS["income"]})
         yield (
             f"table, {relation}",
-            Case(fitted(PrivateDensity(bounds=two, **words), table(), None, density_answers)),
+            Case(fitted(sf.PrivateDensity(bounds=two, **words), table(), None, density_answers)),
         )
 
 
@@ -395,7 +368,7 @@ def mean_curve() -> Iterator[tuple[str, Case]]:
         return {"curve": model.curve(points[::2]), "std": model.noise_std(points[::2])}
 
     yield from each_way(
-        PrivateMeanCurve,
+        sf.PrivateMeanCurve,
         box={"lower": -2.0, "upper": 2.0},
         X=curves,
         ask=ask,
@@ -421,29 +394,29 @@ def fabricator() -> Iterator[tuple[str, Case]]:
         "moments": {"tables": False, "n_components": 2},
         "tree": {"arrays": False},
     }.items():
-        for name, case in each_way(Fabricator, box=BOX, **words, **three, **settings):
+        for name, case in each_way(sf.Fabricator, box=BOX, **words, **three, **settings):
             yield f"{method}, {name}", case
     for relation in RELATIONS:
-        words = {"relation": relation, "bounds": Bounds(norm=8.0, labels=[0, 1, 2]), **BUDGET}
-        model = Fabricator(n_components=6, gaussians_per_class=2, random_state=0, **words)
+        words = {"relation": relation, "bounds": sf.Bounds(norm=8.0, labels=[0, 1, 2]), **BUDGET}
+        model = sf.Fabricator(n_components=6, gaussians_per_class=2, random_state=0, **words)
         yield f"two Gaussians, {relation}", Case(fitted(model, IMAGES, DIGITS, ask), CHAOTIC)
 
 
 def linked_tables() -> Iterator[tuple[str, Case]]:
-    people = TableBounds.from_dict(
+    people = sf.TableBounds.from_dict(
         {"age": {"type": "int64", "lower": 0, "upper": 100}, "ill": ["no", "yes"]}, target="ill"
     )
-    events = TableBounds.from_dict(
+    events = sf.TableBounds.from_dict(
         {"kind": ["visit", "call"], "day": {"type": "int64", "lower": 0, "upper": 365}}
     )
-    linked = LinkedTables(people, events, "id", 4, order="day")
+    linked = sf.LinkedTables(people, events, "id", 4, order="day")
     first = pd.DataFrame({"id": np.arange(120), "age": (100 * CELLS[:120, 0]).astype(int)})
     first["ill"] = np.where(CELLS[:120, 1] > 0.6, "yes", "no")
     second = pd.DataFrame({"id": (125 * CELLS[:, 2]).astype(int)})
     second["kind"] = np.where(CELLS[:, 3] > 0.5, "visit", "call")
     second["day"] = (365 * CELLS[:, 4]).astype(int)
     for relation in RELATIONS:
-        model = Fabricator(
+        model = sf.Fabricator(
             unit="person",
             relation=relation,
             bounds=linked.bounds,
@@ -466,15 +439,15 @@ def hull_classifier() -> Iterator[tuple[str, Case]]:
     for relation in RELATIONS:
         words = {"relation": relation, "random_state": 0, **BUDGET}
         small = {"hull_components": 3, "n_layers": 1, "samples_per_gaussian": 40}
-        ball = Bounds(norm=8.0, labels=[0, 1, 2])
+        ball = sf.Bounds(norm=8.0, labels=[0, 1, 2])
         for name, settings in {
             "moments": {},
             "two Gaussians": {"gaussians_per_class": 2},
             "deep": {"n_layers": 2},
         }.items():
-            model = PrivateAffineHullClassifier(6, bounds=ball, **small | settings, **words)
+            model = sf.PrivateAffineHullClassifier(6, bounds=ball, **small | settings, **words)
             yield f"{name}, {relation}", Case(fitted(model, IMAGES, DIGITS, hull_answers), CHAOTIC)
-        model = PrivateAffineHullClassifier(4, bounds=table_bounds(), **small, **words)
+        model = sf.PrivateAffineHullClassifier(4, bounds=table_bounds(), **small, **words)
         yield f"table, {relation}", Case(fitted(model, table(), None, hull_answers), CHAOTIC)
 
 
@@ -484,20 +457,20 @@ def transfer() -> Iterator[tuple[str, Case]]:
     for relation in RELATIONS:
         words = {
             "relation": relation,
-            "bounds": Bounds(norm=8.0, labels=[0, 1, 2]),
+            "bounds": sf.Bounds(norm=8.0, labels=[0, 1, 2]),
             "n_components": 5,
             "target_components": 6,
             "schedule": (3, 5),
             "random_state": 0,
             **BUDGET,
         }
-        alone = PrivateTransferClassifier(**words)
+        alone = sf.PrivateTransferClassifier(**words)
         yield f"source alone, {relation}", Case(fitted(alone, source, y_source))
         for name, settings in {
             "public target": {},
             "target alone": {"use_source": False},
         }.items():
-            model = PrivateTransferClassifier(**settings, **words)
+            model = sf.PrivateTransferClassifier(**settings, **words)
 
             def run(ledger: Any, model: Any = model) -> tuple[Any, dict[str, Any]]:
                 model.set_params(ledger=ledger)
@@ -509,30 +482,30 @@ def transfer() -> Iterator[tuple[str, Case]]:
 
 def images() -> Iterator[tuple[str, Case]]:
     for relation in RELATIONS:
-        model = PrivateImageClassifier(
+        model = sf.PrivateImageClassifier(
             "hog",
             relation=relation,
-            bounds=Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2]),
+            bounds=sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2]),
             **BUDGET,
         )
         yield f"HOG, {relation}", Case(fitted(model, IMAGES, DIGITS))
 
 
 def search() -> Iterator[tuple[str, Case]]:
-    ball = Bounds(**BALL, labels=[0, 1])
+    ball = sf.Bounds(**BALL, labels=[0, 1])
     grid = {"n_steps": [1, 3], "max_gradient_norm": [0.1, 0.5]}
     for relation in RELATIONS:
-        linear = PrivateLinearClassifier(n_steps=2, whiten=False, relation=relation, bounds=ball)
+        linear = sf.PrivateLinearClassifier(n_steps=2, whiten=False, relation=relation, bounds=ball)
         for name, settings in {
             "Poisson": {},
             "negative binomial": {"runs": 1.0},
         }.items():
-            model = PrivateSearchCV(linear, grid, mean_runs=3.0, **settings, **BUDGET)
+            model = sf.PrivateSearchCV(linear, grid, mean_runs=3.0, **settings, **BUDGET)
             yield f"{name}, {relation}", Case(fitted(model, X, Y2))
-    piped = private_pipeline(
-        TableEncoder(Bounds(lower=0.0, upper=1.0)),
+    piped = sf.private_pipeline(
+        sf.TableEncoder(sf.Bounds(lower=0.0, upper=1.0)),
         PolynomialFeatures(2, include_bias=False),
-        PrivateLinearClassifier(n_steps=3, bounds=ball, **BUDGET),
+        sf.PrivateLinearClassifier(n_steps=3, bounds=ball, **BUDGET),
     )
 
     def run(ledger: Any) -> tuple[Any, dict[str, Any]]:
@@ -550,22 +523,22 @@ def large_margin() -> Iterator[tuple[str, Case]]:
             "rows": {"n_components": 3},
             "unit rows": {"normalize_rows": True},
         }.items():
-            model = PrivateLargeMarginGaussianClassifier(
-                bounds=Bounds(**BALL, labels=[0, 1, 2]), **settings, **words
+            model = sf.PrivateLargeMarginGaussianClassifier(
+                bounds=sf.Bounds(**BALL, labels=[0, 1, 2]), **settings, **words
             )
             yield f"{name}, {relation}", Case(fitted(model, X, LABELS3))
-        model = PrivateLargeMarginGaussianClassifier(bounds=table_bounds(), **words)
+        model = sf.PrivateLargeMarginGaussianClassifier(bounds=table_bounds(), **words)
         yield f"table, {relation}", Case(fitted(model, table()))
 
 
 def scores() -> Iterator[tuple[str, Case]]:
     """Scores of a model that was fitted to public rows without noise."""
     half = slice(0, 120)
-    classifier = PrivateGaussianClassifier(
-        2, epsilon=np.inf, bounds=Bounds(**BALL, labels=[0, 1, 2])
+    classifier = sf.PrivateGaussianClassifier(
+        2, epsilon=np.inf, bounds=sf.Bounds(**BALL, labels=[0, 1, 2])
     )
-    regressor = PrivateLinearRegressor(
-        n_steps=5, epsilon=np.inf, target_bounds=(0.0, 1.0), bounds=Bounds(**BOX)
+    regressor = sf.PrivateLinearRegressor(
+        n_steps=5, epsilon=np.inf, target_bounds=(0.0, 1.0), bounds=sf.Bounds(**BOX)
     )
     for relation in RELATIONS:
         for name, model, y, delta in (
@@ -581,28 +554,28 @@ def scores() -> Iterator[tuple[str, Case]]:
                 words: Any = {"delta": delta, "relation": relation, "epsilon": 2.0},  # noqa: B006
             ) -> tuple[Any, dict[str, Any]]:
                 model.fit(X[half], y[half])
-                return release_score(model, X[120:], y[120:], ledger=ledger, **words), {}
+                return sf.release_score(model, X[120:], y[120:], ledger=ledger, **words), {}
 
             yield f"{name}, {relation}", Case(run)
 
 
 def unprotected() -> Iterator[tuple[str, Case]]:
     """Models without a ledger: what private ones are made of."""
-    plain = np.nan_to_num(Bounds(**BOX).clip(X))
+    plain = np.nan_to_num(sf.Bounds(**BOX).clip(X))
     kinds: dict[str, Any] = {
-        "KernelAffineHull": KernelAffineHull(n_components=3),
-        "DeepAffineHull": DeepAffineHull(n_components=3),
-        "WideAffineHull": WideAffineHull(n_components=3, branch_size=60, random_state=0),
-        "AffineHullClassifier": AffineHullClassifier(
+        "KernelAffineHull": sf.KernelAffineHull(n_components=3),
+        "DeepAffineHull": sf.DeepAffineHull(n_components=3),
+        "WideAffineHull": sf.WideAffineHull(n_components=3, branch_size=60, random_state=0),
+        "AffineHullClassifier": sf.AffineHullClassifier(
             n_components=3, branch_size=60, random_state=0
         ),
-        "MembershipMapping": MembershipMapping(random_state=0),
-        "MembershipAutoencoder": MembershipAutoencoder(n_layers=2, random_state=0),
-        "MembershipClassifier": MembershipClassifier(branch_size=60, random_state=0),
-        "LargeMarginGaussianClassifier": LargeMarginGaussianClassifier(tol=1e-2),
-        "HOGFeatures": HOGFeatures(),
-        "ScatteringFeatures": ScatteringFeatures(n_orientations=4),
-        "RandomPatchFeatures": RandomPatchFeatures(n_filters=16, mirror=None, n_projected=None),
+        "MembershipMapping": sf.MembershipMapping(random_state=0),
+        "MembershipAutoencoder": sf.MembershipAutoencoder(n_layers=2, random_state=0),
+        "MembershipClassifier": sf.MembershipClassifier(branch_size=60, random_state=0),
+        "LargeMarginGaussianClassifier": sf.LargeMarginGaussianClassifier(tol=1e-2),
+        "HOGFeatures": sf.HOGFeatures(),
+        "ScatteringFeatures": sf.ScatteringFeatures(n_orientations=4),
+        "RandomPatchFeatures": sf.RandomPatchFeatures(n_filters=16, mirror=None, n_projected=None),
     }
     # k-means: a row between two centres goes to either.
     partition = dict.fromkeys(("branch_", "distances", *ANSWERS), np.inf)
@@ -627,10 +600,10 @@ def unprotected() -> Iterator[tuple[str, Case]]:
 def parties() -> Iterator[tuple[str, Case]]:
     from sfumato.federated import Federation, make_parties, simulate
 
-    bounds = Bounds(norm=8.0, labels=[0, 1, 2])
+    bounds = sf.Bounds(norm=8.0, labels=[0, 1, 2])
     models: dict[str, Any] = {
-        "moments": PrivateMoments(bounds=bounds, **BUDGET),
-        "linear": PrivateLinearClassifier(n_steps=3, n_components=4, bounds=bounds, **BUDGET),
+        "moments": sf.PrivateMoments(bounds=bounds, **BUDGET),
+        "linear": sf.PrivateLinearClassifier(n_steps=3, n_components=4, bounds=bounds, **BUDGET),
     }
     for name, model in models.items():
 
@@ -643,7 +616,7 @@ def parties() -> Iterator[tuple[str, Case]]:
             return model, answers_of(model, IMAGES[:8])
 
         yield f"{name}, noisy sums", Case(run)
-    hulls = PrivateAffineHullClassifier(
+    hulls = sf.PrivateAffineHullClassifier(
         6,
         hull_components=3,
         n_layers=1,
@@ -673,8 +646,8 @@ def printed(name: str) -> Any:
 
 
 def papers() -> Iterator[tuple[str, Case]]:
-    cube = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
-    ball = Bounds(**BALL, labels=[0, 1])
+    cube = sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+    ball = sf.Bounds(**BALL, labels=[0, 1])
     entry = {"entry_bound": 0.25, "random_state": 0, "bounds": cube, **BUDGET}
 
     def rows(model: Any, _: Any) -> dict[str, Any]:
@@ -704,20 +677,20 @@ def papers() -> Iterator[tuple[str, Case]]:
     )
     for space in ("gaussian", "sobolev"):
         model = printed("PrintedDensity")(
-            0.2, space=space, bounds=Bounds(lower=0.0, upper=1.0), epsilon=0.9, delta=1e-3
+            0.2, space=space, bounds=sf.Bounds(lower=0.0, upper=1.0), epsilon=0.9, delta=1e-3
         )
         yield f"density, {space}", Case(fitted(model, PLANE[:, :1], None, raw))
     kernel = printed("PrintedKernelClassifier")(
         bandwidth=0.4,
         regularization=1.0,
         n_fourier=64,
-        bounds=Bounds(**RANGES, labels=[0, 1]),
+        bounds=sf.Bounds(**RANGES, labels=[0, 1]),
         epsilon=0.9,
         delta=1e-3,
     )
     yield "kernel classifier", Case(fitted(kernel, X, Y2))
     large = printed("PrintedLargeMarginClassifier")(
-        regularization=60.0, epsilon=2.0, bounds=Bounds(**BALL, labels=[0, 1, 2])
+        regularization=60.0, epsilon=2.0, bounds=sf.Bounds(**BALL, labels=[0, 1, 2])
     )
     yield "large margin", Case(fitted(large, X, Y3), seed=4)
     yield "DPML", Case(fitted(printed("PrintedDPML")(2, bounds=ball, **BUDGET), X, Y2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-import sfumato
 from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sfumato.audit.testing import PrivateCase
 from sfumato.audit.testing.contracts import check_sensitivity, check_taint
@@ -105,20 +103,6 @@ def test_a_cross_is_learned_by_pairs_alone(noise: None, crossed: Split) -> None:
     np.testing.assert_allclose(
         np.diff(total), np.diff(together.decision_function(X[:50])), atol=1e-5
     )
-
-
-def test_a_table_with_categories_is_crossed_and_stored(noise: None, tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    frame = pd.DataFrame({"age": rng.integers(18, 90, 4000), "ward": rng.choice(["e", "w"], 4000)})
-    ill = np.where((frame["age"] > 54) == (frame["ward"] == "e"), "yes", "no")
-    facts = {"age": (18, 90), "ward": ["e", "w"], "ill": ["no", "yes"]}
-    fitted = classifier(bounds=TableBounds.from_dict(facts, target="ill")).fit(frame, ill)
-    assert fitted.score(frame, ill) > 0.85
-    odd = pd.DataFrame({"age": [30.0, None], "ward": ["Atlantis", None]})
-    assert fitted.predict_proba(odd).shape == (2, 2)
-    sfumato.save(fitted, tmp_path / "m.sfumato")
-    again = sfumato.load(tmp_path / "m.sfumato")
-    np.testing.assert_array_equal(again.predict_proba(frame), fitted.predict_proba(frame))
 
 
 def test_probabilities_are_those_of_the_labels(noise: None) -> None:

@@ -74,14 +74,6 @@ def test_layers_equal_the_literal_formulas(digits):
     np.testing.assert_allclose(hull.regularization_, expected, rtol=1e-9)
 
 
-def test_model_of_tall_data_holds_no_row(rng):
-    rows = rng.random((50, 6))
-    branch = fit(rows)
-    for array in (*branch["basis"], branch["inducing"], branch["coefficients"]):
-        if array.shape[-1] == rows.shape[1]:
-            assert not any(np.allclose(row, rows[0]) for row in array.reshape(-1, rows.shape[1]))
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -218,9 +210,6 @@ def test_merged_classes_are_the_union_of_branches(split):
     assert [len(hull.branches_) for hull in merged.hulls_] == [1, 2] + [1] * 8
 
 
-# What is refused ----------------------------------------------------------------------------------
-
-
 # Pruned search ------------------------------------------------------------------------------------
 
 
@@ -312,17 +301,6 @@ def test_classifier_of_tensors(foreign, rng, dtype):
     )
 
 
-@pytest.mark.parametrize("stacked", [True, False])
-def test_stacks(foreign, rng, stacked):
-    X, queries = rng.random((60, 7)), rng.random((20, 7))
-    groups = [X[:30], X[30:41], X[41:44], X[50:51]]
-    parameters = {"n_components": 4, "n_layers": 3, "dtype": "float64"}
-    expected = branch_distances(fit_branches(groups, **parameters), queries)
-    branches = fit_branches([foreign(g) for g in groups], stacked=stacked, **parameters)
-    given = foreign(queries)
-    assert_same(branch_distances(branches, given, stacked=stacked), expected, given)
-
-
 @pytest.fixture(params=[6, 40], ids=["tall", "wide"])
 def groups(rng, request):
     """Branches of different size and rank, one of them a single point."""
@@ -392,6 +370,3 @@ def test_classes_cut_at_once_are_those_one_after_the_other(library, rng):
     assert found[0][1] == found[1][1]
     for apart, together in zip(found[0][0], found[1][0], strict=True):
         np.testing.assert_array_equal(apart, together)
-
-
-# Stored -------------------------------------------------------------------------------------------

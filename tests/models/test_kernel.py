@@ -170,6 +170,3 @@ def test_what_doubles_cannot_certify_is_refused_whatever_the_rows_are(loss: str)
     for X in (np.zeros((3, 1)), np.ones((50, 1))):
         with pytest.raises(InvalidInputError, match="doubles certify"):
             model.fit(X, np.arange(len(X)) % 2)
-
-
-# Promises and files -----------------------------------------------------------------------------

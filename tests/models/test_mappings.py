@@ -99,19 +99,6 @@ def test_mapping_is_algorithm_1(rng: np.random.Generator) -> None:
     assert mapping.kernel_variance_ == pytest.approx(slow["variance"], rel=1e-7)
 
 
-def test_mapping_learns_a_curve_and_centring_forgives_an_offset(rng: np.random.Generator) -> None:
-    x = rng.random((200, 1))
-    y = np.sin(5 * x[:, 0])
-    model = MembershipMapping(kappa=1e-6, random_state=0)
-    assert model.fit(x, y).score(x, y) > 0.95
-    x = rng.random((200, 4))
-    y = x.sum(axis=1)
-    model = MembershipMapping(random_state=0)
-    plain = model.fit(x, y).score(x, y)
-    assert model.fit(x, y + 100).score(x, y + 100) == pytest.approx(plain, abs=1e-6)
-    assert model.set_params(center=False).fit(x, y + 100).score(x, y + 100) < plain - 0.3
-
-
 def test_classifier_gives_the_class_with_the_least_error(
     digits: Digits,
 ) -> None:

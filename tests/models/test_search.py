@@ -12,21 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import Normalizer
 
-from sfumato import (
-    Bounds,
-    Ledger,
-    PrivateAdditiveClassifier,
-    PrivateDensity,
-    PrivateLargeMarginGaussianClassifier,
-    PrivateLinearClassifier,
-    PrivateLinearRegressor,
-    PrivateMoments,
-    PrivateSearchCV,
-    TableEncoder,
-    load,
-    private_pipeline,
-    save,
-)
+import sfumato as sf
 from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -41,7 +27,7 @@ from sfumato.privacy.renyi import selection_epsilon
 from sfumato.sums.records import ArrayRecords
 from sfumato.tables.schema import TableBounds
 
-BOUNDS = Bounds(norm=1.0, labels=[0, 1])
+BOUNDS = sf.Bounds(norm=1.0, labels=[0, 1])
 GRID = {"n_steps": [2, 5], "max_gradient_norm": [0.1, 0.5]}
 
 
@@ -51,18 +37,18 @@ def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
     return (0.3 * rng.normal(size=(n, 3)) + 0.4 * (2 * y[:, None] - 1)).clip(-0.57, 0.57), y
 
 
-def linear(**options: Any) -> PrivateLinearClassifier:
-    return PrivateLinearClassifier(bounds=BOUNDS, n_steps=2, whiten=False, **options)
+def linear(**options: Any) -> sf.PrivateLinearClassifier:
+    return sf.PrivateLinearClassifier(bounds=BOUNDS, n_steps=2, whiten=False, **options)
 
 
-def search(**options: Any) -> PrivateSearchCV:
+def search(**options: Any) -> sf.PrivateSearchCV:
     chosen = {"mean_runs": 2.0, "epsilon": 2.0, "delta": 1e-4} | options
-    return PrivateSearchCV(linear(), GRID, **chosen)
+    return sf.PrivateSearchCV(linear(), GRID, **chosen)
 
 
 def test_one_charge_before_any_draw_and_only_the_winner_comes_out(tmp_path: Path) -> None:
     X, y = rows()
-    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4)
+    budget = sf.Ledger().create("patients", epsilon=2.0, delta=1e-4)
     found = search(ledger=budget).fit(X, y)
     assert budget.statement().charges == 1
     assert 1.99 < budget.spent() <= 2.0
@@ -74,19 +60,19 @@ def test_one_charge_before_any_draw_and_only_the_winner_comes_out(tmp_path: Path
     assert found.best_estimator_.ledger is None
     np.testing.assert_array_equal(found.predict(X), found.best_estimator_.predict(X))
     with pytest.raises(InvalidInputError, match="best_estimator_"):
-        save(found, tmp_path / "model.sfumato")
-    save(found.best_estimator_, tmp_path / "model.sfumato")
-    assert load(tmp_path / "model.sfumato").guarantee_ == found.guarantee_
+        sf.save(found, tmp_path / "model.sfumato")
+    sf.save(found.best_estimator_, tmp_path / "model.sfumato")
+    assert sf.load(tmp_path / "model.sfumato").guarantee_ == found.guarantee_
 
 
 def test_losing_runs_do_not_warn() -> None:
     """A run warns by its own released counts; of runs that lose nothing may come out."""
     X, y = rows(60)[0], np.full(60, "other")
-    bounds = Bounds(lower=-1.0, upper=1.0, labels=["no", "yes"])
-    model = PrivateAdditiveClassifier(n_steps=3, bounds=bounds, epsilon=50.0, delta=1e-4)
+    bounds = sf.Bounds(lower=-1.0, upper=1.0, labels=["no", "yes"])
+    model = sf.PrivateAdditiveClassifier(n_steps=3, bounds=bounds, epsilon=50.0, delta=1e-4)
     with pytest.warns(UserWarning, match="hardly any record"):
         model.fit(X, y)
-    quiet = PrivateSearchCV(model, {"n_steps": [3, 4]}, mean_runs=2.0, epsilon=40.0, delta=1e-4)
+    quiet = sf.PrivateSearchCV(model, {"n_steps": [3, 4]}, mean_runs=2.0, epsilon=40.0, delta=1e-4)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         quiet.fit(X, y)
@@ -95,7 +81,7 @@ def test_losing_runs_do_not_warn() -> None:
 
 def test_it_refuses_before_the_first_draw() -> None:
     X, y = rows()
-    budget = Ledger().create("patients", epsilon=1.0, delta=1e-4)
+    budget = sf.Ledger().create("patients", epsilon=1.0, delta=1e-4)
     with taped() as tape, pytest.raises(BudgetExceededError):
         search(ledger=budget).fit(X, y)
     assert not tape.releases
@@ -106,7 +92,7 @@ def test_it_refuses_before_the_first_draw() -> None:
 def test_what_is_drawn_is_what_was_planned(relation: str) -> None:
     """Every run makes the releases of its plan: the noise on the tape is that of the events."""
     X, y = rows()
-    tried = PrivateSearchCV(
+    tried = sf.PrivateSearchCV(
         linear(relation=relation),
         {"n_steps": [2]},
         mean_runs=2.0,
@@ -157,19 +143,19 @@ def test_a_random_duration_is_a_condition() -> None:
 def test_pipelines_regressors_and_densities() -> None:
     X, y = rows(80)
     options = {"mean_runs": 1.5, "epsilon": 4.0, "delta": 1e-3}
-    piped = PrivateSearchCV(
-        private_pipeline(TableEncoder(Bounds(norm=9.0)), Normalizer(), linear()),
+    piped = sf.PrivateSearchCV(
+        sf.private_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), Normalizer(), linear()),
         {"privatelinearclassifier__n_steps": [2, 3]},
         **options,
     ).fit(X, y)
     assert piped.predict(X).shape == (80,)
-    regressor = PrivateLinearRegressor(target_bounds=(0, 1), bounds=Bounds(lower=-1, upper=1))
-    fitted = PrivateSearchCV(regressor, {"target_bounds": [(0.0, 1.0)]}, **options).fit(X, y)
+    regressor = sf.PrivateLinearRegressor(target_bounds=(0, 1), bounds=sf.Bounds(lower=-1, upper=1))
+    fitted = sf.PrivateSearchCV(regressor, {"target_bounds": [(0.0, 1.0)]}, **options).fit(X, y)
     assert 0 < fitted.best_score_ < 1.6
-    density = PrivateDensity(bounds=Bounds(lower=-1, upper=1))
+    density = sf.PrivateDensity(bounds=sf.Bounds(lower=-1, upper=1))
     with pytest.raises(InvalidInputError, match="scoring"):
-        PrivateSearchCV(density, {"n_cells": [4, 8]}, **options).fit(X[:, :1])
-    scored = PrivateSearchCV(
+        sf.PrivateSearchCV(density, {"n_cells": [4, 8]}, **options).fit(X[:, :1])
+    scored = sf.PrivateSearchCV(
         density,
         {"n_cells": [4, 8]},
         scoring=lambda model, X, _: np.clip(model.raw_density(X) / 2, 0, 1),
@@ -180,8 +166,8 @@ def test_pipelines_regressors_and_densities() -> None:
 
 def test_runs_that_are_not_gaussian_get_less() -> None:
     X, y = rows(80)
-    tried = PrivateSearchCV(
-        PrivateLargeMarginGaussianClassifier(bounds=BOUNDS),
+    tried = sf.PrivateSearchCV(
+        sf.PrivateLargeMarginGaussianClassifier(bounds=BOUNDS),
         {"regularization": [None, 9.0]},
         epsilon=2.0,
         mean_runs=2.0,
@@ -204,15 +190,15 @@ def test_a_table_gives_its_own_targets_and_without_any_nothing_is_charged() -> N
     X, y = rows()
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "ill": np.array(["no", "yes"])[y]})
     bounds = TableBounds.from_dict({"a": (-1, 1), "b": (-1, 1), "ill": ["no", "yes"]}, target="ill")
-    model = PrivateLinearClassifier(bounds=bounds, n_steps=2, whiten=False)
+    model = sf.PrivateLinearClassifier(bounds=bounds, n_steps=2, whiten=False)
     chosen = {"mean_runs": 2.0, "epsilon": 2.0, "delta": 1e-4}
-    found = PrivateSearchCV(model, GRID, **chosen).fit(table)
+    found = sf.PrivateSearchCV(model, GRID, **chosen).fit(table)
     assert set(found.predict(table)) <= {"no", "yes"}
-    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4)
+    budget = sf.Ledger().create("patients", epsilon=2.0, delta=1e-4)
     with pytest.raises(InvalidInputError, match="target y is None"):
-        PrivateSearchCV(linear(), GRID, ledger=budget, **chosen).fit(X)
+        sf.PrivateSearchCV(linear(), GRID, ledger=budget, **chosen).fit(X)
     with pytest.raises(InvalidInputError, match="target y is None"):
-        PrivateSearchCV(model, GRID, ledger=budget, **chosen).fit(table[["a", "b"]])
+        sf.PrivateSearchCV(model, GRID, ledger=budget, **chosen).fit(table[["a", "b"]])
     assert budget.statement().charges == 0
 
 
@@ -221,7 +207,7 @@ def test_nobody_sees_that_there_is_no_row(n: int) -> None:
     """Where a row is added or removed, the last one too."""
     X, y = rows()
     model = linear(relation="add_or_remove_one")
-    found = PrivateSearchCV(model, {"n_steps": [2]}, mean_runs=2.0, delta=1e-4).fit(X[:n], y[:n])
+    found = sf.PrivateSearchCV(model, {"n_steps": [2]}, mean_runs=2.0, delta=1e-4).fit(X[:n], y[:n])
     assert found.predict(X[:3]).shape == (3,)
 
 
@@ -246,11 +232,11 @@ def visits(last: str, n_last: int) -> pd.DataFrame:
 def test_one_person_moves_a_score_no_further_than_is_paid_for(relation: str, way: str) -> None:
     """However many rows she has: she is one term of the sum, and so is her neighbour."""
     bounds = replace(PERSONS, per_person=way)
-    model = PrivateLinearClassifier(
+    model = sf.PrivateLinearClassifier(
         unit="person", relation=relation, bounds=bounds, n_steps=2, whiten=False
     )
     grid = {"n_steps": [2]}
-    found = PrivateSearchCV(model, grid, mean_runs=1.5, epsilon=2.0, delta=1e-4)
+    found = sf.PrivateSearchCV(model, grid, mean_runs=1.5, epsilon=2.0, delta=1e-4)
     with taped() as tape:
         found.fit(visits("yes", 200))
     first = [each for each in tape.releases if each.statistic.shape == (1,)]
@@ -259,7 +245,7 @@ def test_one_person_moves_a_score_no_further_than_is_paid_for(relation: str, way
         if relation == "replace_one" and len(other) == 120:
             continue
         with taped(playback=tape) as replay:
-            PrivateSearchCV(model, grid, mean_runs=1.5, epsilon=2.0, delta=1e-4).fit(other)
+            sf.PrivateSearchCV(model, grid, mean_runs=1.5, epsilon=2.0, delta=1e-4).fit(other)
         second = [each for each in replay.releases if each.statistic.shape == (1,)]
         pairs = zip(first, second, strict=True)
         moved += [abs(float((a.statistic - b.statistic)[0])) for a, b in pairs]
@@ -269,17 +255,17 @@ def test_one_person_moves_a_score_no_further_than_is_paid_for(relation: str, way
 
 
 def test_a_search_over_persons_refuses_what_it_cannot_keep() -> None:
-    model = PrivateLinearClassifier(unit="person", bounds=PERSONS, n_steps=2, whiten=False)
-    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4, unit="person")
+    model = sf.PrivateLinearClassifier(unit="person", bounds=PERSONS, n_steps=2, whiten=False)
+    budget = sf.Ledger().create("patients", epsilon=2.0, delta=1e-4, unit="person")
     table = visits("yes", 4)
     chosen = {"mean_runs": 1.5, "epsilon": 2.0, "delta": 1e-4, "ledger": budget}
     with pytest.raises(InvalidInputError, match="'bounds'"):
-        PrivateSearchCV(model, {"bounds": [PERSONS]}, **chosen).fit(table)
-    plain = PrivateLinearClassifier(
-        unit="person", bounds=Bounds(norm=1.0, labels=[0, 1], person_rows=4), n_steps=2
+        sf.PrivateSearchCV(model, {"bounds": [PERSONS]}, **chosen).fit(table)
+    plain = sf.PrivateLinearClassifier(
+        unit="person", bounds=sf.Bounds(norm=1.0, labels=[0, 1], person_rows=4), n_steps=2
     )
     with pytest.raises(InvalidInputError, match="column of IDs"):
-        PrivateSearchCV(plain, {"n_steps": [2]}, **chosen).fit(*rows())
+        sf.PrivateSearchCV(plain, {"n_steps": [2]}, **chosen).fit(*rows())
     assert budget.statement().charges == 0
 
 
@@ -298,8 +284,8 @@ def own_number(_: Any, X: Any, __: Any) -> np.ndarray:
 
 def winners(X: np.ndarray) -> list[float]:
     """Scores of the winners of independent searches, nearly all of the budget spent on scores."""
-    search = PrivateSearchCV(
-        PrivateMoments(bounds=Bounds(lower=0.0, upper=1.0)),
+    search = sf.PrivateSearchCV(
+        sf.PrivateMoments(bounds=sf.Bounds(lower=0.0, upper=1.0)),
         {},
         mean_runs=3.0,
         scoring=own_number,

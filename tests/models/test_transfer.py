@@ -28,9 +28,6 @@ from sfumato.privacy.guarantee import Status
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
 
 
-CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
-
-
 BALL = Bounds(norm=5.0, labels=range(10))
 
 
@@ -94,15 +91,6 @@ def test_a_useless_source_is_not_heard(digits: Digits) -> None:
     assert misled.start_ == "labels"
     alone = model(use_source=False).fit_predict(S, s, T, known)
     assert right(found, known, t) == pytest.approx(right(alone, known, t), abs=0.01)
-
-
-@pytest.mark.usefixtures("noise")
-def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
-    S, s, T, t = digits
-    assert np.mean(model().fit_predict(S, s, T, np.full(len(T), -1)) == t) > 0.8
-    alone = model().fit(S, s)
-    assert alone.score(T, t) > 0.75
-    assert set(alone.terms(T[:4])) == {"source"}
 
 
 # The promise --------------------------------------------------------------------------------------
@@ -175,14 +163,6 @@ def test_a_target_that_is_refused_costs_the_source_nothing(case: Any, digits: Di
     assert budget.statement().charges == 0
 
 
-def test_without_labels_of_every_class_the_start_is_the_source(digits: Digits) -> None:
-    """Whether the source is heard is known only after it was paid for: it must not fail then."""
-    S, s, T, t = digits
-    shuffled = np.random.RandomState(0).permutation(s)
-    fitted = model().fit(S, shuffled, T, np.where(t < 5, few(t, 3), -1))
-    assert fitted.start_ == "source"
-
-
 def test_no_row_of_a_target_can_make_fit_raise(digits: Digits) -> None:
     S, s, T, t = digits
     T, known = T.copy(), few(t, 2)
@@ -239,16 +219,6 @@ def test_source_and_target_at_different_places(digits: Digits, tmp_path: Path) -
 
 
 N_CLASSES, WIDTH = 4, 6
-
-
-def mixture(rng: np.random.Generator, n_rows: int = 1200) -> tuple[np.ndarray, np.ndarray]:
-    """Elongated classes: nearest means do badly, Gaussians do well."""
-    shape = np.random.default_rng(7)
-    means = 2.0 * shape.normal(size=(N_CLASSES, WIDTH))
-    factors = shape.normal(size=(N_CLASSES, WIDTH, WIDTH)) * np.linspace(0.2, 1.2, WIDTH)
-    codes = rng.integers(N_CLASSES, size=n_rows)
-    spread = rng.normal(size=(n_rows, WIDTH))
-    return means[codes] + np.einsum("ij,ijk->ik", spread, factors[codes]), codes
 
 
 def known_rows(codes: np.ndarray, per_class: int) -> np.ndarray:

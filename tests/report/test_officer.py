@@ -98,26 +98,6 @@ def test_every_number_has_a_source(with_ledger: bool) -> None:
     assert n_checked >= (9 if with_ledger else 5)
 
 
-def test_five_questions_are_answered_on_the_first_page() -> None:
-    first = first_pages(a_report()).partition("officer second")[0]
-    for words in (
-        "Who is protected",
-        "one whole record",
-        "How much was spent",
-        "triage &lt;model&gt;",
-        "Ada",
-        "model.sfumato",
-        "What is left",
-        "What is not covered",
-    ):
-        assert words in first
-    second = first_pages(a_report()).partition("officer second")[2]
-    for words in ("Singling out", "Linkability", "Inference", "800-226", "Dr. Weiss", "Clinic"):
-        assert words in second
-    assert "lower 0; upper 120" in second
-    assert "five years" in second
-
-
 def test_a_charge_is_that_of_its_own_file_and_never_guessed() -> None:
     """Two analysts make the same release: its mark tells which file each of them paid for."""
     budget = Ledger().create("patients", epsilon=4.0, delta=1e-5)
@@ -167,11 +147,3 @@ def test_colours_follow_the_rule(
 ) -> None:
     guarantee = Guarantee(epsilon, delta, status=status)  # type: ignore[arg-type]
     assert signal([guarantee], epsilon, delta, SignatureBlock(n_records=n)) == colour
-
-
-def test_a_file_that_nobody_paid_for_is_not_matched() -> None:
-    other = Guarantee(epsilon=1.0, events=(PureEvent(1.0),))
-    assert "not in this report" in first_pages(a_report(office=None))  # the second charge
-    lone = Report("Alone", [Result("x", other)], when=WHEN)
-    assert "No ledger was given" in first_pages(lone)
-    assert first_pages(Report("Nothing", [])) == ""

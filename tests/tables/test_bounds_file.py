@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.schema import LAYOUT, Column, TableBounds, Target
+from sfumato.tables.schema import Column, TableBounds, Target
 
 BOUNDS = TableBounds(
     (
@@ -64,51 +64,6 @@ def test_another_column_can_be_the_target() -> None:
 
 COLUMN = '[columns.age]\ntype = "int64"\nlower = 0\nupper = 9\n'
 HEAD = "version = 2\nconfirmed = true\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("what is this", "TOML"),
-        ("confirmed = true\n" + COLUMN, "'version'"),
-        *(
-            (f"version = {other}\nconfirmed = true\n" + COLUMN, f"reads version {LAYOUT}")
-            for other in (1, LAYOUT + 1)
-        ),
-        ("version = true\nconfirmed = true\n" + COLUMN, "'version'"),
-        ("version = 2\n" + COLUMN, "'confirmed'"),
-        ('version = 2\nconfirmed = "yes"\n' + COLUMN, "'confirmed'"),
-        (HEAD, "columns.NAME"),
-        (HEAD + "columns = 3\n", "columns.NAME"),
-        (HEAD + "norm = 3\n" + COLUMN, "'norm'"),
-        (HEAD + COLUMN + "low = 3\n", "'low'"),
-        (HEAD + "[columns]\nage = 3\n", "table of keys"),
-        (HEAD + "[columns.age]\nlower = 0\nupper = 9\n", "'type'"),
-        (HEAD + '[columns.age]\ntype = "int64"\nlower = 0\n', "'upper'"),
-        (HEAD + '[columns.age]\ntype = "int64"\nlower = 0\nupper = inf\n', "finite"),
-        (HEAD + '[columns.age]\ntype = "int64"\nlower = 0\nupper = true\n', "'upper'"),
-        (HEAD + '[columns.age]\ntype = "double"\nlower = 0\nupper = 1e200\n', "1e150"),
-        (HEAD + '[columns.age]\ntype = "int64"\nlower = 9\nupper = 9\n', "below"),
-        (HEAD + '[columns.age]\ntype = "string"\nlower = 0\nupper = 9\n', "categories"),
-        (HEAD + '[columns.d]\ntype = "timestamp[s]"\nlower = 0\nupper = 9\n', "who somebody is"),
-        (HEAD + COLUMN + 'categories = ["a"]\n', "choose one"),
-        (HEAD + '[columns.c]\ntype = "string"\ncategories = []\n', "at least one"),
-        (HEAD + '[columns.c]\ntype = "string"\ncategories = ["a", 1]\n', "all text"),
-        (HEAD + '[columns.c]\ntype = "string"\ncategories = ["a", "a"]\n', "twice"),
-        (HEAD + '[columns.c]\ntype = "string"\nleft_out = "no"\n', "'left_out'"),
-        (HEAD + 'target = "label"\n' + COLUMN, "[target]"),
-        (HEAD + '[target]\ntype = "string"\nlabels = ["a", "b"]\n' + COLUMN, "'column'"),
-        (HEAD + '[target]\ncolumn = "y"\ntype = "int64"\nlabels = [1]\n' + COLUMN, "two"),
-        (HEAD + '[target]\ncolumn = "y"\ntype = "int64"\n' + COLUMN, "'labels'"),
-    ],
-)
-def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, hint: str) -> None:
-    path = tmp_path / "bounds.toml"
-    path.write_text(text)
-    with pytest.raises(InvalidInputError) as error:
-        TableBounds.read(path)
-    assert hint in str(error.value)
-    assert str(path) in str(error.value)
 
 
 def test_the_target_is_no_feature_even_if_it_is_listed(tmp_path: Path) -> None:

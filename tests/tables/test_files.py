@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from sfumato.tables import files
 from sfumato.tables.columns import read_as
 from sfumato.tables.files import (
     TableFile,
-    metadata_beside,
-    parse_note,
     write_table,
 )
 
@@ -75,28 +72,6 @@ def test_declared_types_are_binding(tmp_path: Path) -> None:
     assert TableFile(tmp_path / "rows.parquet", {"x": "double"}).read()["x"].type == pa.float64()
 
 
-def bad_files(folder: Path) -> dict[str, bytes]:
-    return {
-        "empty.csv": b"",
-        "header.csv": b"a,b\n",
-        "ragged.csv": f"a,b\n1,2\n{SECRET}\n".encode(),
-        "twice.csv": b"a,a\n1,2\n",
-        "garbage.csv": bytes(range(128, 256)) * 40,
-        "garbage.parquet": bytes(range(256)) * 40,
-        "packed.csv": gzip.compress(b"a,b\n1,2\n"),
-    }
-
-
-@pytest.mark.parametrize("name", sorted(bad_files(Path())))
-def test_bad_files_are_told_without_cells(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(bad_files(tmp_path)[name])
-    with pytest.raises(InvalidInputError) as error:
-        TableFile(tmp_path / name).read()
-    assert name in str(error.value)
-    assert SECRET not in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_a_cell_of_another_type_is_missing(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(f"a,b\n1,2\n3,{SECRET}\n")
     found = TableFile(tmp_path / "rows.csv", {"b": "int64"}).read(["b"])
@@ -112,26 +87,6 @@ def test_line_breaks_inside_of_cells_are_refused_where_types_are_looked_for(tmp_
         TableFile(tmp_path / "rows.csv")
     (tmp_path / "rows.csv").write_text('a,b\n\n1,"x"\r\n\r\n2,z')
     assert TableFile(tmp_path / "rows.csv").read()["a"].to_pylist() == [None, 1, None, 2]
-
-
-def test_metadata_travel_inside(tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
-    assert write_table(a_table(), path, {"guarantee": "ε"}) is None
-    assert TableFile(path).metadata() == {"guarantee": "ε"}
-    write_table(a_table(), path)
-    assert TableFile(path).metadata() is None
-
-
-def test_metadata_of_text_lie_beside(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    assert write_table(a_table(), path, {"guarantee": 1}) == metadata_beside(path)
-    note = metadata_beside(path)
-    assert parse_note(note.read_bytes(), note) == {"guarantee": 1}
-    whole = note.read_text()
-    for damaged in (whole.replace("1", "0", 1), whole[:9], '{"guarantee": 1}', "[]", "7", "\x00"):
-        note.write_text(damaged)
-        with pytest.raises(InvalidInputError, match="damaged"):
-            parse_note(note.read_bytes(), note)
 
 
 def test_a_damaged_table_states_no_other_guarantee(tmp_path: Path) -> None:

@@ -116,15 +116,6 @@ def test_texts_that_are_meant_as_numbers_or_dates(
     assert why in column.note
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_years_that_python_does_not_know_are_described(tmp_path: Path, suffix: str) -> None:
-    days = pa.array(["0000-01-01", "2020-01-31", "9999-12-31"]).cast(pa.date32())
-    table = pa.table({"day": days, "ill": [0, 1, 1]})
-    write_table(table, tmp_path / f"rows.{suffix}")
-    (day,) = describe_table(TableFile(tmp_path / f"rows.{suffix}"), "ill").bounds.columns
-    assert (day.lower, day.upper) == ("0001-01-01", "9999-01-01")
-
-
 def test_spellings_sentinels_and_codes(tmp_path: Path) -> None:
     wards = ["Chirurgie", " CHIRURGIE", "chirurgie", "Innere"] * 60
     pressure = [-999 if i % 9 == 0 else 60 + i % 70 for i in range(240)]

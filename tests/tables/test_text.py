@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from sfumato import TableBounds
-from sfumato.exceptions import InvalidInputError
 from sfumato.tables import text
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import describe_table
@@ -87,20 +86,3 @@ def test_declared_cells_are_read_by_themselves(tmp_path: Path) -> None:
             TableFile(tmp_path / "b.csv", {"a": "double"}, declared).read(["a"])["a"].to_pylist()
         )
         assert alone == [value]
-
-
-@pytest.mark.parametrize(
-    ("record", "hint"),
-    [
-        ({"separator": ";"}, "keys"),
-        ({"delimiter": ";;"}, "'delimiter'"),
-        ({"decimal": "x"}, "'decimal'"),
-        ({"decimal": ",", "thousands": ","}, "two things"),
-        ({"encoding": "utf-16"}, "UTF-8"),
-        ({"missing": [1]}, "'missing'"),
-    ],
-)
-def test_wrong_declarations(record: dict, hint: str) -> None:
-    with pytest.raises(InvalidInputError) as error:
-        TextFormat.from_record(record)
-    assert hint in str(error.value)
