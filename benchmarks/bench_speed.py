@@ -1,10 +1,13 @@
-"""How long fits take beside scikit-learn's on the same rows; scattering.
+"""How long fits take beside scikit-learn's on the same rows; scattering; all estimators.
 
 SFUMATO_DATA=... python -m benchmarks.bench_speed [fits] [scattering] [--rows 20000] [--name speed]
+OMP_NUM_THREADS=1 python -m benchmarks.bench_speed [table] [commands] --name speed_table
 
 `fits`: `PrivateLinearClassifier` and `LogisticRegression`, both with their defaults, in turn on the
 same rows in the same precision; CPU seconds are the least of the runs. `scattering`: images
-of 28 x 28 pixels. Results are kept part by part; `--name` keeps those of another version.
+of 28 x 28 pixels. `table`: invented rows, the least CPU seconds of five runs, of one where a
+run is long. `commands`: CPU seconds of whole processes, imports included. Results are kept part by
+part; `--name` keeps those of another version.
 """
 
 from __future__ import annotations
@@ -13,24 +16,57 @@ import argparse
 import cProfile
 import json
 import pstats
+import resource
+import subprocess
+import sys
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from benchmarks.model_tables import table
-from benchmarks.recording import RESULTS, mnist, timed, write
-from sfumato import Bounds, HOGFeatures, PrivateLinearClassifier, ScatteringFeatures
+from benchmarks import model_tables
+from benchmarks.recording import RESULTS, best_of, mnist, timed, write
+from sfumato import (
+    AffineHullClassifier,
+    Bounds,
+    HOGFeatures,
+    LargeMarginGaussianClassifier,
+    Ledger,
+    PrivateAdditiveClassifier,
+    PrivateDensity,
+    PrivateGaussianClassifier,
+    PrivateKernelClassifier,
+    PrivateLinearClassifier,
+    PrivateLinearRegressor,
+    PrivateMeanCurve,
+    PrivateMoments,
+    PrivatePCA,
+    ScatteringFeatures,
+    TableBounds,
+)
+from sfumato.privacy.events import PureEvent
 from sfumato.tables.encoder import TableEncoder
 
 DELTA = 1e-5
 EPSILON = 1.0
 N_IMAGES = 20_000
 RUNS = 5
+LONG = 4.0  # seconds of a run that is made once
+FILES = ("rows.csv", "bounds.toml", "model.sfumato", "made.csv")  # of the commands
+HOSPITAL = {
+    "age": (0, 110),
+    "ward": ["cardiology", "medicine", "orthopaedics", "surgery"],
+    "emergency": bool,
+    "diabetes": bool,
+    "earlier_stays": (0, 20),
+    "days": (0, 60),
+    "readmitted": ["no", "yes"],
+}
 DEEPEST = 12  # functions of a profile that are kept
 
 
@@ -92,7 +128,7 @@ def _same_rows(n_images: int) -> Iterator[tuple[str, Any, Any, Any, Any, float]]
     hog = HOGFeatures((28, 28)).fit(train[:1])
     yield "MNIST, HOG", hog.transform(train), y, hog.transform(test), y_test, 1.0
     for name in ("adult", "bank"):
-        data = table(name)
+        data = model_tables.table(name)
         encoder = TableEncoder(data.bounds).fit(data.train)
         rows, queries = (encoder.transform(part) for part in (data.train, data.test))
         norm = encoder.row_bounds().norm
@@ -116,6 +152,118 @@ def scattering(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     }
 
 
+def table(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001 - a part's options
+    for what, sizes, task in _work():
+        found: list[dict[str, Any]] = []
+        for n_rows in sizes:
+            run, plain = task(n_rows)
+            first = timed(run)[1]["cpu_s"]
+            n_runs = RUNS if first < LONG else 1
+            cpu_s = min(first, best_of(n_runs, run)["cpu_s"]) if n_runs > 1 else first
+            number = {"what": what, "n_rows": n_rows, "cpu_s": cpu_s, "n_runs": n_runs}
+            if plain is not None:
+                number["cpu_s_plain"] = best_of(RUNS, plain)["cpu_s"]
+                number["ratio"] = round(cpu_s / number["cpu_s_plain"], 2)
+            if found:
+                growth = np.log(cpu_s / found[-1]["cpu_s"]) / np.log(n_rows / found[-1]["n_rows"])
+                number["exponent"] = round(float(growth), 2)
+            found.append(number)
+            yield number
+
+
+def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
+    """Yield what is measured, at how many rows, and what makes a run and its rival."""
+    many, some = (10_000, 100_000, 1_000_000), (10_000, 100_000)
+    settings: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
+
+    def classes(n_rows: int, width: int, n_classes: int = 2) -> tuple[Any, Any]:
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(n_rows, width)).clip(-3, 3)
+        noise = rng.normal(size=(n_rows, n_classes))
+        return rows, np.argmax(rows[:, :n_classes] * 1.5 + noise, axis=1)
+
+    def linear(width: int, n_classes: int = 2) -> Callable[[int], Any]:
+        def runs(n_rows: int) -> Any:
+            X, y = classes(n_rows, width, n_classes)
+            bounds = Bounds(lower=-3.0, upper=3.0, labels=range(n_classes))
+            model = PrivateLinearClassifier(bounds=bounds, **settings)
+            return lambda: model.fit(X, y), lambda: _plain(X, y)
+
+        return runs
+
+    def regression(n_rows: int) -> Any:
+        X, _ = classes(n_rows, 20)
+        y = np.clip(X[:, 0] + X[:, 1] / 2, -5, 5)
+        bounds = Bounds(lower=-3.0, upper=3.0)
+        model = PrivateLinearRegressor(target_bounds=(-5, 5), bounds=bounds, **settings)
+        return lambda: model.fit(X, y), lambda: LinearRegression().fit(X, y)
+
+    def of(estimator: Any, width: int, **others: Any) -> Callable[[int], Any]:
+        def runs(n_rows: int) -> Any:
+            X, y = classes(n_rows, width)
+            labels = {"labels": [0, 1]} if estimator.has_labels else {}
+            bounds = Bounds(lower=-3.0, upper=3.0, **labels)
+            return lambda: estimator(bounds=bounds, **settings, **others).fit(X, y), None
+
+        return runs
+
+    def hulls(n_rows: int) -> Any:
+        X, y = classes(n_rows, 20)
+        queries = classes(20_000, 20)[0][-10_000:]
+        model = AffineHullClassifier().fit(X, y)
+        return lambda: model.predict(queries), None
+
+    def large_margin(n_rows: int) -> Any:
+        X, y = classes(n_rows, 10)
+        return lambda: LargeMarginGaussianClassifier().fit(X, y), None
+
+    def history(n_lines: int) -> Any:
+        budget = Ledger().create("rows", epsilon=1e6)
+        for _ in range(n_lines):
+            budget.charge(PureEvent(0.5))
+        return budget.history, None
+
+    yield "linear, 20 columns", many, linear(20)
+    yield "linear, 50 columns", (100_000,), linear(50)
+    yield "linear, 20 columns, 3 classes", (100_000,), linear(20, 3)
+    yield "linear regression, 20 columns", many, regression
+    yield "additive, 15 columns", (10_000, 50_000), of(PrivateAdditiveClassifier, 15)
+    yield "mean curve, 50 points", some, of(PrivateMeanCurve, 50)
+    yield "kernel classifier, 10 columns", some, of(PrivateKernelClassifier, 10)
+    yield "hulls, 10,000 predictions", some, hulls
+    yield "large margin, 10 columns", some, large_margin
+    yield "Gaussian classifier, 20 columns", some, of(PrivateGaussianClassifier, 20)
+    yield "moments, 20 columns", many, of(PrivateMoments, 20)
+    yield "PCA, 20 columns", many, of(PrivatePCA, 20)
+    yield "density, 2 columns", some, of(PrivateDensity, 2)
+    yield "history, lines", (10_000,), history
+
+
+def commands(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    def cpu(*words: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "sfumato", *words], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    with tempfile.TemporaryDirectory() as folder:
+        rows, bounds, model, made = (f"{folder}/{name}" for name in FILES)
+        cpu("datasets", "fetch", "hospital", "-o", rows)
+        lines = Path(rows).read_text().splitlines(keepends=True)
+        Path(rows).write_text("".join(lines[:1001]))
+        TableBounds.from_dict(HOSPITAL, target="readmitted").write(bounds)
+        spent = ("--epsilon", "1", "--bounds", bounds, "--force")
+        for words in (
+            ("--help",),
+            ("fit", rows, *spent, "-o", model),
+            ("predict", model, rows, "-o", f"{folder}/out.csv", "--force"),
+            ("fabricate", rows, *spent, "-o", made),
+            ("report", model, "-o", f"{folder}/report.html", "--force"),
+        ):
+            least = min(cpu(*words) for _ in range(RUNS))
+            yield {"what": words[0], "n_rows": 1000, "cpu_s": round(least, 3), "n_runs": RUNS}
+
+
 def profile(task: Any) -> list[dict[str, Any]]:
     """Return the functions of a run that took most of it themselves."""
     watch = cProfile.Profile()
@@ -135,7 +283,7 @@ def _kept(name: str) -> list[dict[str, Any]]:
     return list(json.loads(path.read_text())["numbers"]) if path.exists() else []
 
 
-PARTS = {"fits": fits, "scattering": scattering}
+PARTS = {"fits": fits, "scattering": scattering, "table": table, "commands": commands}
 
 
 if __name__ == "__main__":

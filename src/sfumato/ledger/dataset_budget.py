@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from functools import cache
 from hashlib import sha256
+from itertools import groupby
 from typing import Any, Self
 
 from sfumato.core.databases import Database, ErrorTexts, Transaction
@@ -225,19 +227,14 @@ class DatasetBudget:
     def history(self) -> list[PastCharge]:
         """List the charges with time, purpose, who asked, and what each costs alone."""
         budget = self.total
-        groups: list[list[Charge]] = []
-        for line in self.lines():
-            if groups and line.mark and groups[-1][-1].mark == line.mark:
-                groups[-1].append(line)
-            else:
-                groups.append([line])
+        price = cache(lambda events: epsilon_spent(events, budget.delta, budget.relation))
         past = []
-        for group in groups:
-            events, note = tuple(map(decode_event, group)), group[0].note
-            cost = epsilon_spent(events, budget.delta, budget.relation)
-            time = group[0].time.split(" ")[0]
-            known = (events, cost, budget.delta, group[-1].hash, group[0].mark)
-            past.append(PastCharge(group[0].position, time, note.purpose, note.by, *known))
+        for _, group in groupby(self.lines(), key=lambda line: line.mark or line.position):
+            first, *others = group
+            events, note = tuple(map(decode_event, (first, *others))), first.note
+            time, last = first.time.split(" ")[0], (others or [first])[-1]
+            known = (events, price(events), budget.delta, last.hash, first.mark)
+            past.append(PastCharge(first.position, time, note.purpose, note.by, *known))
         return past
 
     def lines(self) -> list[Charge]:

@@ -279,7 +279,9 @@ class SmoothedCurves:
         known = np.clip(np.where(seen, rows, self.middle), *ends)
         scaled = np.clip((known - self.middle) / self.half, -1.0, 1.0)
         found = np.zeros(scaled.shape)
-        patterns, members = np.unique(seen, axis=0, return_inverse=True)
+        patterns, members = seen[:1], np.zeros(len(rows), dtype=np.intp)
+        if not seen.all():  # sorting rows takes longer than all that follows
+            patterns, members = np.unique(seen, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             curves = np.flatnonzero(members.ravel() == number)
             # Coordinates of the smoothing of each unit vector, by the points seen alone.
