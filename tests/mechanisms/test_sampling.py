@@ -20,6 +20,7 @@ from sfumato.mechanisms.sampling import (
     _rounded_block,
     bernoulli,
     choose,
+    discrete_laplace,
     rounded_noise,
     rounded_spherical_noise,
 )
@@ -437,6 +438,17 @@ def test_quantiles_keep_the_errors_that_the_bound_counts_on(seed: int) -> None:
         ):
             true = inverse(law, EXACT.mpf(u))
             assert abs(true - x) <= allowed / 2 * true
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0])
+def test_both_ways_of_a_discrete_law_are_one(scale: float) -> None:
+    """What doubles draw, and what decides where they leave doubt, by the sum of the law."""
+    law, ratio = discrete_laplace(scale), EXACT.exp(-1 / EXACT.mpf(scale))
+    for m in range(1, 40):
+        tail = 2 * ratio**m / (1 + ratio)  # of |k| >= m
+        assert abs(law.survival(EXACT.mpf(m - 0.5) / scale) / tail - 1) < 1e-15
+        at = law.inverse_survival(np.array([float(tail)]))[0]
+        assert at * scale == pytest.approx(m - 0.5, rel=1e-9)
 
 
 @pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])

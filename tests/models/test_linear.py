@@ -40,6 +40,16 @@ def clipped_gradient(loss, clip, rows, codes, weights):
     return revealed(records._sum(GradientSum(loss, clip, weights)))
 
 
+def test_slopes_are_those_of_the_losses():
+    margins = np.array([-3.0, 0.7, 0.85, 1.0, 1.15, 1.3, 2.0])  # the corner at 1, rounded by 0.3
+    for code, sign in ((1, 1), (0, -1)):
+        codes = np.full(7, code)
+        found = loss_named("huber", 2, huber_width=0.3).slopes_of(sign * margins[:, None], codes)
+        np.testing.assert_allclose(found[:, 0], np.array([1, 1, 0.75, 0.5, 0.25, 0, 0]) * -sign)
+        found = loss_named("softmax", 2).slopes_of(sign * margins[:, None], codes)
+        np.testing.assert_allclose(found[:, 0], -sign / (1 + np.exp(margins)))
+
+
 @pytest.mark.parametrize("clip", [0.05, 0.5, 1.9])
 @pytest.mark.parametrize("name", ["softmax", "huber"])
 def test_clipped_gradient_literally(name, clip, data, rng):

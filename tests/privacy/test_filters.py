@@ -29,6 +29,7 @@ from sfumato.privacy.events import (
 )
 from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _laplace_mu, _mu
 from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.renyi import concentration
 
 
 def curve(mu: np.ndarray | float, epsilon: np.ndarray | float) -> np.ndarray:
@@ -187,6 +188,22 @@ class TestAnyKind:
     def test_words_that_make_no_filter(self, words: tuple[str, float, float]) -> None:
         with pytest.raises(InvalidInputError):
             PrivacyFilter(*words)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 5.0])
+@pytest.mark.parametrize("kind", [PureEvent, BoundedRangeEvent])
+def test_concentrations_are_the_least_ones(kind: type, epsilon: float) -> None:
+    """``D_a <= rho a`` for all orders a, and nearly equal for a small epsilon; two outcomes."""
+    orders = 1 + np.geomspace(1e-2, 1e4, 400)[:, None]
+    high = np.array([epsilon])  # the losses of both outcomes, or of intervals around 0
+    if kind is BoundedRangeEvent:
+        high = np.linspace(0.01, 0.99, 99) * epsilon
+    low = high - (2 * epsilon if kind is PureEvent else epsilon)
+    q = -np.expm1(low) / (np.exp(high) - np.exp(low))  # of the high one, by the second law
+    moment = np.logaddexp(np.log(q) + orders * high, np.log1p(-q) + orders * low)
+    least, rho = np.max(moment / (orders - 1) / orders), concentration(kind(epsilon))
+    assert least <= rho * (1 + 1e-6)
+    assert epsilon > 0.1 or rho <= least * 1.01
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])

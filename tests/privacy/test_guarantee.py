@@ -77,6 +77,7 @@ def test_a_refuted_guarantee_never_shows_an_epsilon() -> None:
         Guarantee(epsilon=1.0, status="refuted")
     printed = Guarantee(epsilon=None, status="refuted", claimed_epsilon=0.1)
     assert "NO PRIVACY" in str(printed)
+    assert "(claimed: 0.1)" in str(printed)
     assert not printed.is_private
     total = printed + Guarantee(epsilon=1.0)
     assert total.epsilon is None

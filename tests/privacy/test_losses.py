@@ -20,6 +20,8 @@ from sfumato.privacy.events import (
     ObjectivePerturbationEvent,
     PureEvent,
     RandomizedResponseEvent,
+    SelectionEvent,
+    SubsampledGaussianEvent,
 )
 from sfumato.privacy.gaussian import delta_from_mu
 from sfumato.privacy.losses import Losses, losses_of
@@ -75,6 +77,10 @@ EVENTS = (
     EntryEvent(0.3, 1e-5),
     ObjectivePerturbationEvent(20.0, 0.1, 3),
 )
+SEARCHES = (
+    SelectionEvent(((GaussianEvent(5.0),),), "poisson", 5.0, max_runs=30),
+    SubsampledGaussianEvent(2.0, 0.1),
+)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=repr)
@@ -87,6 +93,12 @@ def test_one_release_is_bounded_and_tightly_so(event):
         assert found >= exact * (1 - 1e-12) - 1e-15
         is_rounded_up = isinstance(event, ObjectivePerturbationEvent) or e in off_grid
         assert found <= exact + (2 * STEP if is_rounded_up else 2e-6 * exact + 1e-12)
+
+
+@pytest.mark.parametrize("event", [*EVENTS, *SEARCHES], ids=repr)
+def test_no_mass_is_lost(event):
+    measure = losses_of(event, STEP)
+    assert math.fsum((*measure.masses, measure.infinite)) >= 1
 
 
 def test_an_unknown_release_is_refused():
