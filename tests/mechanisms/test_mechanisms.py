@@ -16,7 +16,12 @@ from hypothesis import given, strategies as st
 from scipy.stats import chi, kstest
 
 from sfumato.audit.testing.contracts import uniform_scores
-from sfumato.exceptions import InvalidInputError, LedgerError, UnsupportedModeError
+from sfumato.exceptions import (
+    InvalidInputError,
+    InvalidTypeError,
+    LedgerError,
+    UnsupportedModeError,
+)
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms import (
@@ -317,12 +322,14 @@ def test_extreme_statistics_and_scales() -> None:
         lambda: LaplaceMechanism(sensitivity=1.0, epsilon=math.nan),
         lambda: LaplaceMechanism(sensitivity=1.0, epsilon=1.0, touched=-(2**26)),
         lambda: GaussianMechanism.from_mu(sensitivity=1.0, mu=0.0),
+        lambda: LaplaceMechanism(sensitivity=1.0, epsilon="1"),  # type: ignore[arg-type]
         lambda: EntryMechanism(entry_bound=0.0, epsilon=1.0),
+        lambda: EntryMechanism(entry_bound=math.inf, epsilon=1.0),
         lambda: EntryMechanism(entry_bound=1.0, epsilon=1.0, delta=1.0),
     ],
 )
 def test_bad_parameters_are_refused(make: Any) -> None:
-    with pytest.raises(InvalidInputError):
+    with pytest.raises((InvalidInputError, InvalidTypeError)):
         make()
 
 

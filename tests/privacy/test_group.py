@@ -87,6 +87,8 @@ def test_a_larger_group_costs_more_and_a_group_of_one_the_same(event: Event) -> 
 
 
 def test_what_has_no_group_event_is_refused() -> None:
+    assert 0.99 < group_event(EntryEvent(0.1, 0.4), 5).delta < 1  # type: ignore[attr-defined]
+
     class Telepathy(Event):
         kind = "telepathy"
 

@@ -83,6 +83,11 @@ def test_a_refuted_guarantee_never_shows_an_epsilon() -> None:
     assert total.epsilon is None
     assert total.status is Status.REFUTED
     assert "refuted" in repr(printed)
+    assert Guarantee(epsilon=1.0, delta=0.6) + Guarantee(epsilon=1.0, delta=0.6) == Guarantee(
+        epsilon=math.inf
+    )
+    with pytest.raises(TypeError):
+        printed + 1  # type: ignore[operator]
 
 
 def test_weakness_is_said_in_the_sentence() -> None:

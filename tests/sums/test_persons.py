@@ -174,6 +174,13 @@ def test_which_rows_are_kept(n_hashes: int) -> None:
             assert all(found.sizes[row] == len(first) for row in first)
         assert not found.sizes[owners < 0].any()
         assert found.n_persons == len(np.unique(owners[owners >= 0]))
+    for most in (255, 256):  # on both sides of what a byte holds
+        found = choose(
+            np.zeros(300, dtype=np.intp),
+            np.arange(300, dtype=np.uint64).__getitem__,
+            PersonUnit(most),
+        )
+        assert np.count_nonzero(found.sizes) == found.sizes.max() == most
 
 
 def test_a_person_has_one_vote_as_fractions(seed: int) -> None:
