@@ -363,6 +363,13 @@ def test_what_is_released_has_one_order_of_memory(name: str) -> None:
         assert mechanism.release_symmetric(stack, ledger=None).flags.c_contiguous
 
 
+@pytest.mark.parametrize("touched", [1, 2**10, 2**25])
+def test_rounding_to_the_grid_costs_little(touched: int) -> None:
+    grid = LaplaceMechanism(sensitivity=2.0, epsilon=0.5, touched=touched).grid(2**26)
+    assert grid is not None
+    assert 4.0 < grid[1] < 4.0 * (1 + 2.0**-6)
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 1.1, 3.0])
 @pytest.mark.parametrize("sensitivity", [0.1, 1 / 3, 1.0, 7.7])
 def test_scales_are_rounded_up(epsilon: float, sensitivity: float) -> None:

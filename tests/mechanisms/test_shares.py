@@ -125,6 +125,7 @@ def test_every_share_has_the_variance_that_the_proof_asks_for(
     share.release(np.zeros(9), ledger=None)
     share.release_symmetric(np.zeros((3, 3)), ledger=None)
     step, scale = share.grid(9)
+    assert GaussianShareMechanism(share.whole, 2**14).n_shares == 2**14
     for each, part in zip(asked, (1, 1, 2), strict=True):
         assert 64 <= 3 * part * each**2 - (Fraction(scale) / Fraction(step)) ** 2 < 2**20
 

@@ -27,7 +27,7 @@ from sfumato.privacy.events import (
     SelectionEvent,
     flatten,
 )
-from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _laplace_mu, _mu
+from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _laplace_mu, _mu, _slack
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.renyi import concentration
 
@@ -234,3 +234,9 @@ def test_mu_of_an_answer_is_rounded_up(epsilon: float) -> None:
         assert exact <= _binary_mu(epsilon) <= exact * (1 + 1e-11) + 2e-15
         exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(1 - mpmath.exp(-mpmath.mpf(epsilon) / 2))
         assert exact <= _laplace_mu(epsilon) <= exact * (1 + 1e-11) + 2e-15
+
+
+@given(st.floats(1.01, 4000), st.floats(1e-12, 0.1))
+def test_the_conversion_of_divergences_is_the_one_of_the_literature(order, delta) -> None:
+    exact = math.log(((order - 1) / order) ** (order - 1) / (order * delta)) / (order - 1)
+    assert _slack(order, delta) == pytest.approx(exact, rel=1e-9, abs=1e-12)

@@ -350,3 +350,8 @@ def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any
     found = unit.sensitivity(plain, Relation.REPLACE_ONE, 10**6, norm=1)
     one = plain.sensitivity(Relation.REPLACE_ONE, 1, norm=1)
     assert found - one == pytest.approx(2 * step * plain.size, rel=1e-6)
+    rounding = plain.rounding(2**40)  # sums too large for doubles, in whole numbers of rows
+    summed = [PersonUnit(MOST, "sum").sensitivity(plain, "replace_one", 2**40, n) for n in (1, 2)]
+    terms = [MOST * plain.sensitivity("replace_one", 1, n) for n in (1, 2)]
+    assert summed[1] - terms[1] == pytest.approx(rounding, rel=1e-6)
+    assert summed[0] - terms[0] == pytest.approx(rounding * math.sqrt(plain.size), rel=1e-6)
