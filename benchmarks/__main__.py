@@ -80,7 +80,6 @@ BENCHMARKS = {
     ),
     "federated": (["bench_federated"], True, False, None),
     "parties": (["bench_parties"], True, False, None),
-    "feddpdr": (["bench_feddpdr", "--minutes", "45"], True, False, "1"),
     "tables-models": (["bench_tables_models"], True, False, "1"),
     "table-models": (["bench_table_models"], False, False, "1"),
     "table-promises": (["bench_table_promises"], True, False, "1"),

@@ -1,18 +1,16 @@
 """Rebuild docs/reproductions/ from kept results: ``python -m benchmarks.reproductions``.
 
 A full run of an entry is kept as ``results/reproduce_<paper>_<entry>.json``, the file that
-``sfumato reproduce`` writes. Where a benchmark measured the same experiment, a module named like
-the paper says in its ``RECORDED`` how the numbers of that benchmark fill the entry.
+``sfumato reproduce`` writes, or by cells as ``results/reproduce_<paper>_<entry>-<cell>.json``.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 from benchmarks.recording import RESULTS
 from benchmarks.reproductions.page import block_of, figures
-from benchmarks.reproductions.recorded import Recorded, from_run
+from benchmarks.reproductions.recorded import Recorded, from_runs
 from sfumato.papers import PAPERS, Entry, entries_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "reproductions"
@@ -33,15 +31,9 @@ def rebuild(folder: Path = PAGES) -> None:
 
 
 def result_of(entry: Entry) -> Recorded | None:
-    """Return the kept result of an entry: its own run, or the benchmark that measured the same."""
+    """Return the kept result of an entry: its full run, or runs of some of its cells."""
     run = f"reproduce_{entry.paper}_{entry.name}"
     if (RESULTS / f"{run}.json").is_file():
-        return from_run(run)
-    name = f"benchmarks.reproductions.{entry.paper.replace('-', '_')}"
-    try:
-        fill = import_module(name).RECORDED.get(entry.name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        return None
-    return None if fill is None else fill()
+        return from_runs(run)
+    cells = sorted(path.stem for path in RESULTS.glob(f"{run}-*.json"))
+    return from_runs(*cells) if cells else None

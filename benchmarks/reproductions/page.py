@@ -21,17 +21,22 @@ def block_of(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
 
 def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     """Return the table of a paper: one line per entry."""
-    lines = ["| entry | what | verdict | from |", "|---|---|---|---|"]
+    lines = ["| entry | what | verdict | runs, CPU seconds | from |", "|---|---|---|---|---|"]
     for entry, known in found:
         if known is None:
-            lines.append(f"| {entry.name} | {entry.title} | no full run is kept | |")
+            lines.append(f"| {entry.name} | {entry.title} | no full run is kept | | |")
             continue
         verdict: str = verdict_of(entry, Outcome(known.comparisons, known.claims), quick=False)
         judged = [row.agrees for row in known.comparisons if row.agrees is not None]
         verdict += f"; {sum(judged)} of {len(judged)} figures met" if judged else ""
-        verdict += f" ({known.covers})" if known.covers else ""
+        claims = known.claims.values()
+        verdict += f"; {sum(claims)} of {len(claims)} claims hold" if claims else ""
+        verdict += f" (of {known.covers} alone)" if known.covers else ""
+        cpu = "not kept" if known.cpu_seconds is None else f"{known.cpu_seconds:.0f}"
         sources = ", ".join(f"`{name}`" for name in known.sources)
-        lines.append(f"| {entry.name} | {entry.title} | {verdict} | {sources} |")
+        lines.append(
+            f"| {entry.name} | {entry.title} | {verdict} | {known.runs}, {cpu} | {sources} |"
+        )
     return "\n".join(lines)
 
 

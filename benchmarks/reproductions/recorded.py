@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from benchmarks.recording import RESULTS
 from sfumato.papers import Comparison
@@ -15,48 +14,32 @@ FIELDS = ("what", "printed", "paper", "strict", "within", "better", "unit", "pap
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is known of an entry at full size.
-
-    Attributes
-    ----------
-    comparisons, claims, remarks
-        As of `sfumato.papers.Outcome`.
-    sources : tuple of str
-        Names of the files under results/ that the numbers come from.
-    time, machine : str
-        How long the numbers took, and on what.
-    covers : str, optional
-        How much of the entry they are, where they are not all of it; stands beside the verdict.
-    """
+    """What is known of an entry at full size: of all of it, or of the cells that it `covers`."""
 
     comparisons: tuple[Comparison, ...]
+    claims: Mapping[str, bool]
+    remarks: tuple[str, ...]
     sources: tuple[str, ...]
-    time: str
-    machine: str
-    claims: Mapping[str, bool] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    covers: str | None = None
+    runs: int
+    cpu_seconds: float | None
+    covers: str
 
 
-def read(name: str) -> dict[str, Any]:
-    """Read a kept result."""
-    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
-
-
-def machine_of(kept: Mapping[str, Any]) -> str:
-    """Name the machine of a kept result."""
-    machine = kept["machine"]
-    device = machine.get("device") or kept.get("device")
-    cores = f"{machine['processor']}, {machine['cores']} cores".replace("(R)", "")
-    return cores if device is None else f"{cores}, one GPU"
-
-
-def from_run(name: str) -> Recorded:
-    """Return what a full run of the entry wrote."""
-    kept = read(name)
-    rows = tuple(Comparison(*(row.get(f) for f in FIELDS)) for row in kept["comparisons"])
-    seconds = kept["seconds"]
-    time = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{max(1, seconds):.0f} s"
-    machine = f"{machine_of(kept)}, {kept['threads']} thread(s)"
-    remarks = tuple(kept["remarks"])
-    return Recorded(rows, (name,), time, machine, kept["claims"], remarks)
+def from_runs(*names: str) -> Recorded:
+    """Return what a full run of the entry wrote, or runs of its cells together."""
+    kept = [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
+    seconds = [each.get("cpu_seconds") for each in kept]
+    cells = [",".join(f"{k}={v}" for k, v in each.get("cell", {}).items()) for each in kept]
+    return Recorded(
+        tuple(
+            Comparison(*(row.get(f) for f in FIELDS))
+            for each in kept
+            for row in each["comparisons"]
+        ),
+        {claim: holds for each in kept for claim, holds in each["claims"].items()},
+        tuple(dict.fromkeys(remark for each in kept for remark in each["remarks"])),
+        names,
+        min(each["runs"] for each in kept),
+        None if None in seconds else sum(seconds),
+        "; ".join(filter(None, cells)),
+    )

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from sfumato import Bounds, Ledger
+from sfumato import Bounds, Ledger, MembershipMapping
 from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.transfer import all_errors, fit_autoencoders
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.cdmma import (
+    MembershipFunctions,
     MembershipTransferClassifier,
     digits as mappings,
+    student_t_membership,
 )
 from sfumato.papers.cdmma.digits import TABLE_2, Transfer, known_labels
 from sfumato.privacy.guarantee import Status
@@ -99,6 +101,36 @@ def test_a_table_of_printed_figures_is_reproduced(monkeypatch: pytest.MonkeyPatc
     outcome = mappings.table_2(full)
     assert [row.agrees for row in outcome.comparisons] == [True, True, False, False, True, True]
     assert not any(outcome.claims.values())  # five points between two budgets
+
+
+# Membership functions ----------------------------------------------------------------------------
+
+
+def test_degrees_of_membership_agree_with_the_mapping(rng: np.random.Generator) -> None:
+    x = rng.random((40, 2))
+    y = np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=40)
+    mapping = MembershipMapping(center=False, random_state=0).fit(x, y)
+    functions = MembershipFunctions(mapping, x)
+    u = functions.auxiliary(y)
+    best = functions.interpolation @ u
+    assert best == pytest.approx(mapping.predict(x), abs=1e-6)  # (48)
+    assert functions.tau == pytest.approx(mapping.tau_ * mapping.kernel_variance_, rel=1e-6)
+    assert functions.of_output(best, u) == 1.0  # (18)
+    beta, m = mapping.noise_precision_, np.linalg.solve(functions.K_aa, u)
+    terms = y @ y - 2 * m @ functions.K_xa.T @ y + m @ functions.K_xa.T @ functions.K_xa @ m
+    literal = np.exp(-0.5 * beta * (terms + functions.tau * m @ u))  # (45), written out
+    assert functions.of_data(y, u) == pytest.approx(literal, rel=1e-6)
+    for _ in range(20):  # largest at the outputs
+        assert functions.of_data(best + 0.05 * rng.normal(size=40), u) < functions.of_data(best, u)
+
+
+def test_student_t_membership_is_consistent() -> None:
+    """Equation (11): integrating one value out leaves the function of the other."""
+    K, nu = np.array([[1.0, 0.6], [0.6, 2.0]]), 5.0
+    line = np.linspace(-40, 40, 201)
+    both = [sum(student_t_membership([a, b], [0, 0], K, nu) for b in line) for a in (0.0, 1.5)]
+    one = [student_t_membership([a], [0], K[:1, :1], nu) for a in (0.0, 1.5)]
+    assert both[1] / both[0] == pytest.approx(one[1] / one[0], rel=1e-3)
 
 
 # The printed system ------------------------------------------------------------------------------

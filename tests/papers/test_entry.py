@@ -50,7 +50,7 @@ BROKEN = "Raw rows are clustered."
         ([GOOD], HOLDS, None, REPRODUCED),
         ([GOOD], HOLDS | FAILS, None, NOT),
         ([], HOLDS, None, REPRODUCED),
-        ([], {}, None, NOT),  # nothing speaks for it
+        ([], {}, None, "not decided"),  # nothing speaks for it or against it
         ([row(0.9, 0.9, 0.8)], {}, BROKEN, ASSUMING),
         ([GOOD], {}, BROKEN, ASSUMING),
         ([row(0.9, 0.9, 0.9), row(0.9, 0.9, 0.8)], {}, BROKEN, ASSUMING),
@@ -60,7 +60,7 @@ BROKEN = "Raw rows are clustered."
         ([row(0.9, None, 0.8)], {}, BROKEN, NOT),
         ([row(None, 0.9, 0.9)], HOLDS, BROKEN, ASSUMING),
         ([other_data(0.1)], HOLDS, None, REPRODUCED),  # shown and not judged
-        ([other_data(0.1)], {}, None, NOT),
+        ([other_data(0.1)], {}, None, "not decided"),
         ([other_data(0.1)], FAILS, None, NOT),
         ([other_data(0.1)], HOLDS, BROKEN, ASSUMING),
     ],

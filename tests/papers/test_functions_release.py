@@ -9,15 +9,17 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi2
 
-from sfumato import Bounds
+from sfumato import Bounds, Ledger
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import GaussianMechanism
-from sfumato.models.features import GaussianKernel
+from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
+from sfumato.models.features import NUGGET, GaussianKernel, MaternKernel
 from sfumato.papers.functions import (
+    OnlineFunction,
     PrintedDensity,
     choose_function,
     expansion_norm,
+    neighbour_weights,
     release_vector,
     sobolev_norm,
 )
@@ -89,3 +91,53 @@ def test_a_matrix_in_the_sobolev_space_is_refused_in_words() -> None:
     model = PrintedDensity(np.eye(2) * 0.01, space="sobolev", **given)
     with pytest.raises(InvalidInputError, match="not a matrix"):
         model.fit(np.random.default_rng(0).random((20, 2)))
+
+
+# Section 5, online --------------------------------------------------------------------------------
+
+EXPONENTIAL = MaternKernel(0.5, 0.2)
+PROCESS = GaussianProcessMechanism.calibrate(sensitivity=0.1, epsilon=1.0, delta=1e-5)
+
+
+def wave(X):
+    return np.sin(6 * X[:, 0])
+
+
+def online(**options):
+    given = {"kernel": EXPONENTIAL, "mechanism": PROCESS, "domain": Bounds(lower=0.0, upper=1.0)}
+    return OnlineFunction(wave, max_answers=60, **(given | options))
+
+
+def test_online_answers_are_direct_conditioning(rng: np.random.Generator) -> None:
+    points = rng.choice(2**20 + 1, size=60, replace=False)[:, None] / 2**20
+    budget = Ledger().create("rows", epsilon=2.0, delta=1e-4)
+    with seeded_noise(0):
+        asked = online(ledger=budget)
+    assert budget.events() == (PROCESS.event(),)  # one charge, before any answer
+    answers = np.concatenate([asked(points[:20]), asked(points[20:])])
+    factor = np.linalg.cholesky(EXPONENTIAL(points, points) + NUGGET * np.eye(60))
+    expected = wave(points) + factor @ asked._noise
+    np.testing.assert_allclose(answers, expected, atol=1e-6)
+    assert np.std(asked._noise) == pytest.approx(math.sqrt(PROCESS.variance()), rel=0.5)
+    np.testing.assert_array_equal(asked(points[30:]), answers[30:])
+    with pytest.raises(InvalidInputError, match="max_answers"):
+        asked([0.123456])
+
+
+def test_the_printed_online_mean_never_reads_the_function() -> None:
+    points = np.linspace(0.1, 0.9, 5)
+    answers = []
+    for function in (wave, lambda X: 1e6 + X[:, 0]):
+        with seeded_noise(0):
+            given = {"kernel": EXPONENTIAL, "mechanism": PROCESS, "printed": True}
+            asked = OnlineFunction(function, domain=Bounds(lower=0.0, upper=1.0), **given)
+        answers.append(asked(points))
+    np.testing.assert_array_equal(*answers)
+
+
+def test_the_printed_weights_of_two_neighbours_are_swapped() -> None:
+    kernel, a, b = MaternKernel(0.5, 1.0), 0.1, 0.3
+    known, new = np.array([[0.0], [a + b]]), np.array([[a]])
+    weights = np.linalg.solve(kernel(known, known), kernel(known, new))[:, 0]
+    np.testing.assert_allclose(neighbour_weights(a, b, 1.0), weights, atol=1e-12)
+    assert neighbour_weights(a, b, 1.0, printed=True) == neighbour_weights(b, a, 1.0)

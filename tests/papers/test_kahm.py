@@ -16,6 +16,8 @@ from sfumato.papers.data import Split, digits
 from sfumato.papers.kahm import (
     PrintedAffineHullClassifier,
     experiments,
+    hull_bounds,
+    smoothing_errors,
 )
 from sfumato.papers.kahm.experiments import (
     CENTRAL,
@@ -196,13 +198,25 @@ def test_other_arrays_give_the_same(rng: np.random.Generator, dtype: str) -> Non
 
 def test_the_modelling_error_falls_towards_zero(rng: np.random.Generator) -> None:
     """Theorem 6."""
-    rows, errors = rng.normal(size=(100, 10)), []
-    for _ in range(40):
-        found = smoothing_pass(rows, n_components=3)
-        rows = found.smoothed
-        errors.append(found.error)
+    errors = smoothing_errors(rng.normal(size=(100, 10)), 3)
+    assert len(errors) == 40
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.05 * errors[0]
+
+
+def test_the_bounds_of_the_theorems_hold_near_the_rows(rng: np.random.Generator) -> None:
+    """Theorems 2 to 5, by the literal kernel matrix."""
+    Y = rng.random((60, 4))
+    found, hull = hull_bounds(Y, 3), LiteralHull(Y, 3)
+    values = np.linalg.eigvalsh(hull.K)
+    shrink = (hull.regularization + values[-1]) / (hull.regularization + values[0])
+    assert found.ratio == pytest.approx(shrink, rel=1e-6)
+    points = rng.random((200, 4))
+    images = hull.image(points)
+    assert np.linalg.norm(images, axis=1).max() < found.image < found.image_loose
+    away = np.linalg.norm(points - images, axis=1)
+    sets = np.array([np.linalg.norm(point - Y, 2) for point in points])
+    assert (away / sets).max() < found.ratio < found.ratio_loose
 
 
 def test_the_error_without_noise_is_found_in_noisy_rows(rng: np.random.Generator) -> None:

@@ -602,3 +602,28 @@ def test_noise_raises_the_objective_by_less_than_the_bound() -> None:
     assert min(raised) > 0
     assert max(raised) > bound / 20  # it says something
     assert excess_risk_bound(4, 3, 300, **budgeted) == pytest.approx(bound / 2, rel=0.05)
+
+
+def test_a_mixture_is_a_classifier_of_its_ellipsoids() -> None:
+    """Chessboard: one ellipsoid a class cannot, several can; the price is that of their number."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 2))
+    y = (np.floor(3 * X[:, 0]) + np.floor(3 * X[:, 1])).astype(int) % 2
+    box = Bounds(lower=[-1, -1], upper=[1, 1], labels=[0, 1])
+    one, many = (
+        PrivateLargeMarginGaussianClassifier(
+            epsilon=math.inf, regularization=1e-3, n_ellipsoids=m, bounds=box
+        ).fit(X, y)
+        for m in (1, 12)
+    )
+    assert many.matrices_.shape == (24, 3, 3)
+    assert many.distances(X).shape == (600, 2)
+    assert many.score(X, y) > one.score(X, y) + 0.1
+    assert (many.offsets_ >= 0).all()
+    small = {"epsilon": 1.0, "delta": 1e-5}
+    fitted = PrivateLargeMarginGaussianClassifier(n_ellipsoids=2, bounds=box, **small).fit(X, y)
+    four = Bounds(lower=[-1, -1], upper=[1, 1], labels=range(4))
+    other = PrivateLargeMarginGaussianClassifier(bounds=four, **small).fit(X, 2 * y)
+    assert fitted.guarantee_.events == other.guarantee_.events
+    assert fitted.guarantee_.epsilon == other.guarantee_.epsilon
+    taint_test(clone(fitted), X[:80], X[80:160], y[:80], y[:80])

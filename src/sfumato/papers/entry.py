@@ -14,8 +14,11 @@ Verdict = Literal[
     "reproduced",
     "reproduced only under an assumption that breaks the guarantee",
     "not reproduced",
+    "not decided",
     "quick run, too small to judge",
 ]
+
+ERRORS = 2.0  # standard errors of the mean of paired runs within which a claim is not decided
 
 
 def _silence(line: str) -> None:
@@ -235,8 +238,15 @@ def spread_of(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), sd
 
 
+def decided(gaps: Sequence[float]) -> bool | None:
+    """Return whether paired differences are above 0 or below, beyond `ERRORS`; None if neither."""
+    mean = float(np.mean(gaps))
+    error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5 if len(gaps) > 1 else 0.0
+    return None if abs(mean) <= ERRORS * error else mean > 0
+
+
 def verdict_of(entry: Entry, outcome: Outcome, *, quick: bool) -> Verdict:
-    """Judge an outcome: every comparison must agree, every claim must hold; one there must be.
+    """Judge an outcome: every comparison must agree, every claim must hold.
 
     Where the printed guarantee is broken, an outcome still counts as reproduced if the strict mode
     reaches every printed figure as well.
@@ -259,7 +269,9 @@ def verdict_of(entry: Entry, outcome: Outcome, *, quick: bool) -> Verdict:
         return "quick run, too small to judge"
     judged = [row for row in outcome.comparisons if row.agrees is not None]
     shown = [*(row.agrees for row in judged), *outcome.claims.values()]
-    if not shown or not all(shown):
+    if not shown:  # no figure to compare, and runs that decide no claim
+        return "not decided"
+    if not all(shown):
         return "not reproduced"
     if entry.broken is None or (judged and all(row.agrees_strictly for row in judged)):
         return "reproduced"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, BinaryIO
@@ -10,6 +11,8 @@ from sfumato.papers.entry import Comparison, Outcome
 
 COLOURS = {"printed": "0.35", "paper": "tab:orange", "strict": "tab:blue"}
 RESOLUTION = 120
+MAX_LINE = 45  # points that are joined by a line
+MAX_SPACE = 3  # dimensions; a row of more numbers is an image
 
 
 def can_draw() -> bool:
@@ -51,15 +54,27 @@ def draw_comparisons(figure: Any, rows: Sequence[Comparison]) -> None:
         axes.legend(fontsize=8)
 
 
-def draw_lines(
-    axes: Any, x: Sequence[float], curves: Mapping[str, Sequence[float | None]], **labels: str
-) -> None:
-    """Draw curves over one axis, dashed where they are the printed ones; gaps stay gaps."""
-    for name, values in curves.items():
-        gapless = [(a, b) for a, b in zip(x, values, strict=True) if b is not None]
-        if gapless:
-            style = "--" if name.startswith("printed") else "-"
-            axes.plot(*zip(*gapless, strict=True), style, marker="o", markersize=3, label=name)
-    axes.set(**labels)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+def draw_panels(figure: Any, series: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw a panel a title: points of the plane or of space, or square images in a row."""
+    are_images = len(next(iter(next(iter(series.values())).values()))[0]) > MAX_SPACE
+    shape = (len(series), 1) if are_images else (1, len(series))
+    size = (8, len(series) + 0.6) if are_images else (3.4 * len(series) + 0.5, 3.6)
+    figure.set_size_inches(*size)
+    for number, (title, sets) in enumerate(series.items()):
+        first = next(iter(sets.values()))
+        space = {"projection": "3d"} if len(first[0]) == MAX_SPACE else {}
+        axes = figure.add_subplot(*shape, number + 1, **space)
+        axes.set_title(title, fontsize=8, wrap=True)
+        if are_images:
+            side = math.isqrt(len(first[0]))
+            strips = [
+                [x for image in first for x in image[i : i + side]]
+                for i in range(0, side * side, side)
+            ]
+            axes.imshow(strips, cmap="gray_r", vmin=0, vmax=1)
+            axes.set_axis_off()
+            continue
+        for name, points in sets.items():
+            style = ".-" if len(points) <= MAX_LINE else "."
+            axes.plot(*zip(*points, strict=True), style, markersize=3, label=name, alpha=0.7)
+        axes.legend(fontsize=7)

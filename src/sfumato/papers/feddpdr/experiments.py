@@ -20,16 +20,15 @@ from sklearn.utils import check_random_state
 from sfumato.core.parallel import map_in_parallel
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, images, unit_rows
-from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
+from sfumato.papers.entry import ERRORS, Comparison, Entry, Outcome, Setting, decided
 from sfumato.papers.feddpdr.methods import ALIGNED, MENDED, METHODS, RAW, UNIT, learn
-from sfumato.papers.pictures import draw_lines
+from sfumato.papers.pictures import draw_panels
 
 WAYS = (RAW, MENDED)
 SHOWN = (*METHODS, ALIGNED)
 NEAR = 0.05  # what "close to Non-Priv" is taken to mean
 FEWER = 42  # times fewer rows in a quick run: five parties fit into the embedded digits
 MAX_RUNS, MAX_WIDTH = 2, 1000  # of data whose rows are longer: HOG of CIFAR-10
-ERRORS = 2.0  # standard errors of the mean of paired runs within which nothing is decided
 Curves = dict[str, dict[str, list[list[float]]]]  # way -> method -> accuracies of each point
 
 
@@ -130,13 +129,6 @@ def curves(split: Split, points: Sequence[Point], setting: Setting, known: Any) 
 # Judgement ---------------------------------------------------------------------------------------
 
 
-def decided(gaps: Sequence[float]) -> bool | None:
-    """Return whether paired differences are above 0 or below, beyond `ERRORS`; None if neither."""
-    mean = float(np.mean(gaps))
-    error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5 if len(gaps) > 1 else 0.0
-    return None if abs(mean) <= ERRORS * error else mean > 0
-
-
 def sentences(name: str, found: Mapping[str, Any], at: Sequence[str]) -> dict[str, bool]:
     """Judge what is printed about a figure, at each point; what the runs do not decide is left out.
 
@@ -168,7 +160,7 @@ def figure(setting: Setting, name: str) -> Outcome:
     if setting.quick:
         few = [p.small() for p in wanted["MNIST"] if p.components < 64][::2]  # pixels
         wanted = {"MNIST": few}
-    series: dict[str, Any] = {"axis": axis, "at": {}, "curves": {}}
+    series: dict[str, dict[str, list[list[float]]]] = {}
     comparisons: list[Comparison] = []
     claims: dict[str, bool] = {}
     for task, chosen in wanted.items():
@@ -178,7 +170,11 @@ def figure(setting: Setting, name: str) -> Outcome:
         known = setting.memory.setdefault(f"feddpdr {task}, known", {})
         found, at = curves(split, chosen, setting, known), [each.at for each in chosen]
         label = "digits" if setting.quick else task
-        series["at"][label], series["curves"][label] = at, found
+        for way, methods in found.items():
+            series[f"{label}, {way}: {axis} {', '.join(at)}"] = {
+                method: [[i, float(np.mean(runs))] for i, runs in enumerate(points)]
+                for method, points in methods.items()
+            }
         for i, place in enumerate(at):
             for method in SHOWN:
                 ours = [found[way][method][i] if method in found[way] else [] for way in WAYS]
@@ -188,24 +184,7 @@ def figure(setting: Setting, name: str) -> Outcome:
                 comparisons.append(replace(row, paper_sd=sds[0], strict_sd=sds[1]))
         judged = sentences(name, found[RAW], at)
         claims |= {f"{label}, {words}": holds for words, holds in judged.items()}
-    return Outcome(tuple(comparisons), claims, series, draw, REMARKS)
-
-
-def draw(figure: Any, series: Mapping[str, Any]) -> None:
-    """One row of panels a data set, one panel a way, one line a method."""
-    figure.set_size_inches(10, 1.2 + 2.8 * len(series["curves"]))
-    panels = figure.subplots(len(series["curves"]), len(WAYS), sharey="row", squeeze=False)
-    for row, (task, found) in zip(panels, series["curves"].items(), strict=True):
-        at = series["at"][task]
-        for axes, way in zip(row, WAYS, strict=True):
-            means = {method: np.mean(runs, axis=1).tolist() for method, runs in found[way].items()}
-            draw_lines(axes, range(len(at)), means)
-            axes.set_xticks(range(len(at)), at, fontsize=7, rotation=15)
-            axes.set_title(f"{task}\n{way}", fontsize=8)
-            axes.set_xlabel(series["axis"], fontsize=8)
-            axes.get_legend().remove()
-        row[0].set_ylabel("accuracy")
-    panels[0][0].legend(fontsize=7)
+    return Outcome(tuple(comparisons), claims, series, draw_panels, REMARKS)
 
 
 PRINTED_SECONDS = {

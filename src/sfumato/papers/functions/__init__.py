@@ -1,5 +1,6 @@
 """Private functions: releases of your own function, the noise as printed, the figures."""
 
+from sfumato.papers.functions.online import OnlineFunction, neighbour_weights
 from sfumato.papers.functions.printed import (
     PrintedDensity,
     PrintedKernelClassifier,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from sfumato.papers.functions.printed import (
     PrintedKernelClassifier,
     ProcessDensity,
 )
+from sfumato.papers.pictures import draw_panels
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -99,11 +99,13 @@ def figure_of_densities(setting: Setting, space: str) -> tuple[dict[str, Any], d
         setting.tell(f"densities of bandwidth {h}")
         found = densities(setting, space, h)
         grid, estimate = found["grid"], found["estimate"]
-        curves = {"grid": grid, "estimate": estimate}
+        curves = {"estimate": estimate}
         for mode in MODES:
             low, high = np.quantile(found[mode], [0.05, 0.95], 0)
             curves |= {mode: found[mode][0], f"{mode} low": low, f"{mode} high": high}
-        shown[f"{h:g}"] = {name: np.round(y[::10], 4).tolist() for name, y in curves.items()}
+        shown[f"h = {h:g}"] = {
+            name: np.column_stack([grid, y])[::10].round(4).tolist() for name, y in curves.items()
+        }
         if h == BANDWIDTH:
             rough = variation(estimate)
             figures: dict[str, Any] = {
@@ -115,21 +117,6 @@ def figure_of_densities(setting: Setting, space: str) -> tuple[dict[str, Any], d
     what, within = "deviation of the noise at a point", 0.1 * printed
     figures["compared"] = Comparison(what, printed, paper, strict, within=within, unit="density")
     return figures, shown
-
-
-def draw_densities(figure: Any, series: Mapping[str, Any]) -> None:
-    """One panel a bandwidth: the estimate solid, a release dashed, the bands of releases."""
-    panels = figure.subplots(1, len(series), sharey=True)
-    for axes, (h, curves) in zip(panels, series.items(), strict=True):
-        for mode, colour in (("paper", "tab:orange"), ("strict", "tab:blue")):
-            band = curves[f"{mode} low"], curves[f"{mode} high"]
-            axes.fill_between(curves["grid"], *band, color=colour, alpha=0.2, linewidth=0)
-            axes.plot(curves["grid"], curves[mode], "--", color=colour, label=f"released, {mode}")
-        axes.plot(curves["grid"], curves["estimate"], "k-", label="estimate")
-        axes.set_title(f"h = {h}", fontsize=10)
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("density")
-    panels[0].legend(fontsize=8)
 
 
 def figure_1(setting: Setting) -> Outcome:
@@ -144,7 +131,7 @@ def figure_1(setting: Setting) -> Outcome:
             "the released curve is as smooth as the estimate": found["variation"][0] < 2,
         },
         series=curves,
-        draw=draw_densities,
+        draw=draw_panels,
         remarks=(SPREAD_OPEN, BETA_LARGE),
     )
 
@@ -157,7 +144,7 @@ def figure_2(setting: Setting) -> Outcome:
         (found["compared"], Comparison(what, None, paper, strict, unit="ratio")),
         claims={"the released curve has lost its smoothness": paper > 4},
         series=curves,
-        draw=draw_densities,
+        draw=draw_panels,
         remarks=(
             SPREAD_OPEN,
             BETA_LARGE,
@@ -223,15 +210,16 @@ def figure_3(setting: Setting) -> Outcome:
         runs.append(figures)
         if seed == 0:
             X, y = moons(N_MACHINE, 0)
+            shown = {f"rows {c}": X[y == c][:100] for c in (0, 1)}
             series = {
-                "place": np.round(place, 4).tolist(),
-                "scores": {
-                    name: np.round(model.decision_function(square), 3).reshape(25, 25).tolist()
-                    for name, model in fitted.items()
-                },
-                "points": {
-                    str(label): np.round(X[y == label][:100], 3).tolist() for label in (0, 1)
-                },
+                name: {
+                    part: np.round(points, 3).tolist()
+                    for part, points in {
+                        "predicted 1": square[model.decision_function(square) > 0],
+                        **shown,
+                    }.items()
+                }
+                for name, model in fitted.items()
             }
     mean = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
     printed = printed_machine_noise()
@@ -255,26 +243,11 @@ def figure_3(setting: Setting) -> Outcome:
             "the released machine decides nearly as the machine does": mean["paper kept"] > 0.85
         },
         series=series,
-        draw=draw_planes,
+        draw=draw_panels,
         remarks=(
             "Rows, bandwidth, regulariser and beta of Figure 3 are not printed; ours: " + OURS,
         ),
     )
-
-
-def draw_planes(figure: Any, series: Mapping[str, Any]) -> None:
-    """One panel a machine: the predicted class as colour, the boundary, rows as points."""
-    figure.set_size_inches(9, 3.6)
-    panels = figure.subplots(1, len(series["scores"]), sharey=True)
-    for axes, (name, scores) in zip(panels, series["scores"].items(), strict=True):
-        place = series["place"]
-        axes.contourf(place, place, scores, [-1e9, 0, 1e9], colors=["#ffd9b3", "#cfe2f3"])
-        axes.contour(place, place, scores, [0], colors="black", linewidths=1)
-        for label, mark, colour in (("0", ".", "tab:orange"), ("1", "x", "tab:blue")):
-            x, y = zip(*series["points"][label], strict=True)
-            axes.plot(x, y, mark, color=colour, markersize=4)
-        axes.set_title(name if name == "not private" else f"released, {name}", fontsize=10)
-        axes.set_aspect("equal")
 
 
 ENTRIES = (

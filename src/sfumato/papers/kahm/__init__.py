@@ -12,3 +12,4 @@ from sfumato.papers.kahm.systems import (
     PrintedAffineHullClassifier,
     PrintedFabricator,
 )
+from sfumato.papers.kahm.theory import hull_bounds, smoothing_errors

@@ -483,7 +483,8 @@ class EllipsoidAnswers:
             One distance a class.
         """
         features = quadratic_features(extended(self._scaled_rows(X)))
-        return np.asarray(features @ to_vectors(self.matrices_).T)
+        scores = np.asarray(features @ to_vectors(self.matrices_).T)
+        return np.asarray(scores.reshape(len(scores), len(self.classes_), -1).min(axis=2))
 
     @property
     def offsets_(self) -> Array:

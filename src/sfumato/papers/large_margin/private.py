@@ -9,8 +9,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
 
-from sfumato.core.constraints import Form, flag, labels, numbers, or_none, real, whole
+from sfumato.core.constraints import Form, flag, labels, numbers, or_none, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.linear import top_eigenvectors
@@ -65,6 +66,9 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         Half-width h: the hinge is rounded over ``[1 - h, 1 + h]``.
     regularization : float or None, default=None
         Λ; None takes half the deviation of the noise, which needs no number of rows.
+    n_ellipsoids : int, default=1
+        Ellipsoids of a class (a mixture). A row belongs to the one whose public direction, drawn at
+        random, it points to most; the noise grows with their number as with that of classes.
     $shared
 
     Attributes
@@ -73,9 +77,9 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         The public label set, sorted.
     components_ : ndarray of shape (n_components, n_features)
         Private principal directions (the identity without them).
-    matrices_ : ndarray of shape (n_classes, n_components + 1, n_components + 1)
-        The Φ_c for ``[x; 1]``, rows scaled into the unit ball; positive semidefinite after one
-        shift of all of them.
+    matrices_ : ndarray of shape (n_classes * n_ellipsoids, n_components + 1, n_components + 1)
+        The Φ_c, class by class, for ``[x; 1]``, rows scaled into the unit ball; positive
+        semidefinite after one shift of all of them.
     guarantee_ : Guarantee
         The privacy guarantee of the fit.
 
@@ -85,7 +89,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     Released : the second moment of all rows if components are requested, then the minimiser of
         the perturbed objective, up to a known error that a little noise on it hides.
     Sensitivity : ``√2 C`` (replace) or ``√(C(C-1))`` (add or remove) of the joint gradient over all
-        C classes.
+        C classes; with mixtures, C is the number of all ellipsoids.
     Guarantee : the loss bound of objective perturbation with ``2(C-1)`` or ``C-1`` directions,
         composed with the components and calibrated to (epsilon, delta).
     Assumptions and numerics : bounds and label set are public, and where the number of rows is
@@ -119,6 +123,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     normalize_rows: bool = False
     huber_width: float = 1.0
     regularization: float | None = None
+    n_ellipsoids: int = 1
 
     has_labels: ClassVar[bool | None] = True
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
@@ -131,11 +136,12 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         "normalize_rows": flag(),
         "huber_width": real(above=0.0),
         "regularization": or_none(real(above=0.0)),
+        "n_ellipsoids": whole(least=1),
     }
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "components_": numbers("k", "d"),
-        "matrices_": numbers("c", "k+1", "k+1"),
+        "matrices_": numbers("e", "k+1", "k+1"),
     }
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -161,7 +167,8 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         order, loss = kept + 1, MarginLoss(float(self.huber_width))
         relation = Relation(self.relation)
         most = n_rows if relation is Relation.REPLACE_ONE else MAX_MINIMISED
-        limits = MarginLimits(loss, len(self.classes_), most, order * (order + 1) // 2)
+        n_labels = len(self.classes_) * self.n_ellipsoids
+        limits = MarginLimits(loss, n_labels, most, order * (order + 1) // 2)
         public = ObjectiveBudget(  # [L1] everything public
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -189,8 +196,12 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         mapped = MappedRows(
             rows, lambda block: weights * extended(self._rows_in_ball(block, basis)), order
         )
+        if self.n_ellipsoids > 1:  # a label of class and ellipsoid, by each row alone
+            directions = check_random_state(0).normal(size=(kept, self.n_ellipsoids))
+            along = exact_projection(self._rows_in_ball(rows, basis), directions)
+            codes = self.n_ellipsoids * codes + along.argmax(axis=1)
         objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss per record
-            mapped.cache(MAX_CACHED * rows.nbytes), codes, len(self.classes_), loss
+            mapped.cache(MAX_CACHED * rows.nbytes), codes, n_labels, loss
         )
         released = last.release(objective, ledger=receipt)  # [L6] second release
 
@@ -199,6 +210,10 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         self.components_ = np.eye(n_features) if basis is None else basis.T
         self.guarantee_ = budget.guarantee()
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        if sizes["e"] != sizes["c"] * self.n_ellipsoids:
+            raise refuse("matrices_", "'n_ellipsoids' for each class")
 
     def _rows_in_ball(self, rows: Array, basis: Array | None) -> Array:
         """Rows in the unit ball and in the basis; each row is treated alone."""

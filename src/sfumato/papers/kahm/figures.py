@@ -1,0 +1,184 @@
+"""Figures of the hull paper that print no numbers: rows and hulls in the plane, and digits.
+
+Each is judged by what it is there to show; the rows of the paper's pictures are not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import check_random_state
+
+from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull, WideAffineHull
+from sfumato.papers.data import images
+from sfumato.papers.entry import Entry, Outcome, Setting
+from sfumato.papers.kahm.experiments import BROKEN, IMAGES
+from sfumato.papers.kahm.smoothing import smoothing_pass
+from sfumato.papers.kahm.systems import (
+    EntryFabricator,
+    PrintedAffineHullClassifier,
+    PrintedFabricator,
+)
+from sfumato.papers.pictures import draw_panels
+from sfumato.tables.bounds import Bounds
+
+Rows = NDArray[Any]
+Panels = dict[str, dict[str, Rows]]
+SMALL: dict[str, Any] = {  # a change of 0.05 is protected, so that rows stay visible
+    "epsilon": 1.0,
+    "entry_bound": 0.05,
+    "bounds": Bounds(lower=0.0, upper=1.0, labels=range(3)),
+    "random_state": 0,
+}
+N_ROWS, EIGHT = 150, 8
+GENERATED = "generated"
+
+
+def plane_sets() -> dict[str, Rows]:
+    """Return some rows in the unit square."""
+    turn = np.linspace(0.0, 3 * np.pi, N_ROWS)
+    sets = {
+        "spiral": np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]),
+        "moons": make_moons(N_ROWS, noise=0.04, random_state=0)[0],
+        "circle": make_circles((N_ROWS, 0), noise=0.03, random_state=0)[0],
+        "three groups": make_blobs(N_ROWS, random_state=0, cluster_std=0.9)[0],
+    }
+    return {name: (rows - rows.min(axis=0)) / np.ptp(rows, axis=0) for name, rows in sets.items()}
+
+
+def grid(side: int = 40) -> Rows:
+    """Return points over the unit square and a margin around it."""
+    line = np.linspace(-0.25, 1.25, side)
+    return np.column_stack([axis.ravel() for axis in np.meshgrid(line, line)])
+
+
+def noise_and_smoothing(setting: Setting) -> tuple[Panels, dict[str, bool]]:
+    """Figure 1: rows of the plane, noisy, and fabricated from them."""
+    panels: Panels = {}
+    errors = []
+    for name, rows in plane_sets().items():
+        setting.tell(name)
+        noisy = EntryFabricator(2, n_smoothing=0, **SMALL).fit(rows).fabricate()
+        made = PrintedFabricator(2, delta=1e-5, **SMALL).fit(rows).fabricate()
+        errors.append([smoothing_pass(Y, n_components=2).error for Y in (rows, noisy, made)])
+        panels[name] = {"rows": rows, "noisy": noisy, "fabricated": made}
+    return panels, {
+        "noise raises the modelling error (79)": all(e[1] > e[0] for e in errors),
+        "that of fabricated rows is not above that of the rows (87)": all(
+            e[2] <= e[0] for e in errors
+        ),
+    }
+
+
+def images_of_space(setting: Setting, n_features: int) -> tuple[Panels, dict[str, bool]]:
+    """Figures 2 and 4: images of space, or of the plane, under hulls of rows in it."""
+    sets, around = plane_sets(), grid()
+    if n_features == 3:
+        turn, ball = np.linspace(0, 1, 600), check_random_state(0).normal(size=(600, 3))
+        round_ = 0.5 + ball / np.linalg.norm(ball, axis=1, keepdims=True) / 2
+        helix = np.column_stack([np.cos(12 * turn) / 2 + 0.5, np.sin(12 * turn) / 2 + 0.5, turn])
+        sets, around = {"helix": helix, "sphere": round_}, check_random_state(1).rand(500, 3)
+    panels: Panels = {}
+    nearer = []
+    for name, rows in sets.items():
+        setting.tell(name)
+        hull = KernelAffineHull(n_features).fit(rows)
+        image = np.asarray(hull.transform(around))[np.isfinite(np.asarray(hull.distance(around)))]
+        near = NearestNeighbors(n_neighbors=1).fit(rows)
+        nearer.append(near.kneighbors(image)[0].mean() < near.kneighbors(around)[0].mean())
+        panels[name] = {"image": image, "rows": rows}
+    return panels, {"images lie nearer to the rows than the points themselves": all(nearer)}
+
+
+def distance_map(setting: Setting, model: Any) -> tuple[Panels, dict[str, bool]]:
+    """Figures 3 and 8: the plane by its distance to the nearest of three hulls."""
+    rows, labels = make_blobs(4 * N_ROWS, centers=3, cluster_std=0.8, random_state=3)
+    rows, half = (rows - rows.min(axis=0)) / np.ptp(rows, axis=0), 2 * N_ROWS
+    setting.tell("three hulls")
+    model = model.fit(rows[:half], labels[:half])
+    points = grid(80)
+    away = np.asarray(model.distances(points)).min(axis=1)
+    at_rows = np.asarray(model.distances(rows[:half])).min(axis=1)
+    levels = np.quantile(away[np.isfinite(away)], [0.1, 0.3])
+    panel = {f"distance at most {level:.2g}": points[away <= level] for level in levels[::-1]}
+    panel |= {f"class {c}": rows[:half][labels[:half] == c] for c in range(3)}
+    return {"nearest hull": panel}, {
+        "the distance is smaller at the rows than over the plane": bool(
+            np.median(at_rows) < np.median(away)
+        ),
+    }
+
+
+def fabricated_eights(setting: Setting) -> tuple[Panels, dict[str, bool]]:
+    """Figure 9: eights fabricated by epsilon and n."""
+    split = images(setting)
+    rows = split.X[split.y == EIGHT].astype(np.float64)
+    rows = rows[check_random_state(0).permutation(len(rows))[:1000]]
+    panels: Panels = {"rows": {"": rows[:10]}}
+    lost = {}
+    for epsilon, n in ((1, 3), (1, 20), (3, 10), (8, 5), (16, 3), (16, 20)):
+        setting.tell(f"epsilon {epsilon}, n {n}")
+        box = Bounds(lower=0.0, upper=1.0)
+        maker = PrintedFabricator(n, epsilon=epsilon, delta=1e-5, bounds=box, random_state=0)
+        made = maker.fit(rows).fabricate()
+        panels[f"epsilon {epsilon}, n {n}"] = {"": made[:10].clip(0, 1)}
+        lost[epsilon, n] = float(np.linalg.norm(made - rows, axis=1).mean())
+    return panels, {
+        "a smaller epsilon masks more": lost[1, 20] > lost[16, 20] and lost[1, 3] > lost[16, 3],
+        "a smaller n masks more": lost[16, 3] > lost[16, 20],
+    }
+
+
+def merged(setting: Setting) -> tuple[Panels, dict[str, bool]]:
+    """Figure 10: hulls of three sets of rows as one."""
+    setting.tell("three hulls")
+    names = list(plane_sets())[1:]
+    parts = [plane_sets()[name] + [1.3 * i, 0.0] for i, name in enumerate(names)]
+    hulls = [WideAffineHull(2, n_layers=1, random_state=0).fit(rows) for rows in parts]
+    whole, points = hulls[0].merge(*hulls[1:]), grid() * [3.0, 1.0] + [0.5, 0.0]
+    apart = np.min([np.asarray(hull.distance(points)) for hull in hulls], axis=0)
+    same = np.allclose(np.asarray(whole.distance(points)), apart, rtol=1e-9)
+    panels = {
+        "three hulls": {
+            name: np.asarray(hull.transform(rows))
+            for name, hull, rows in zip(names, hulls, parts, strict=True)
+        },
+        "one of all": {"image": np.asarray(whole.transform(points))},
+    }
+    return panels, {"the distance to the whole is the least of those to its parts": bool(same)}
+
+
+def figure(setting: Setting, show: Callable[[Setting], tuple[Panels, dict[str, bool]]]) -> Outcome:
+    """Run one figure: its points as JSON, and its claims."""
+    panels, claims = show(setting)
+    series = {
+        title: {name: np.asarray(points).round(4).tolist() for name, points in sets.items()}
+        for title, sets in panels.items()
+    }
+    return Outcome((), claims, series, draw_panels, (NO_NUMBERS,))
+
+
+NO_NUMBERS = (
+    "The paper shows a picture and prints no figure; the rows of its picture are not given."
+)
+_PLAIN = AffineHullClassifier(n_components=2, n_layers=1, random_state=0)
+_MADE = PrintedAffineHullClassifier(2, n_layers=1, delta=1e-5, **SMALL)
+_SHOWN: tuple[tuple[int, str, Any, str | None, str], ...] = (
+    (1, "Noisy and fabricated rows of the plane", noise_and_smoothing, BROKEN, GENERATED),
+    (2, "Images of space under hulls", partial(images_of_space, n_features=3), None, GENERATED),
+    (3, "Distance to hulls of made rows", partial(distance_map, model=_MADE), BROKEN, GENERATED),
+    (4, "Images of the plane under hulls", partial(images_of_space, n_features=2), None, GENERATED),
+    (8, "Distance to three hulls", partial(distance_map, model=_PLAIN), None, GENERATED),
+    (9, "Fabricated eights, by epsilon and n", fabricated_eights, BROKEN, IMAGES),
+    (10, "Hulls of three sets of rows as one", merged, None, GENERATED),
+)
+ENTRIES = tuple(
+    Entry("kahm", f"figure-{number}", title, partial(figure, show=show), broken, data)
+    for number, title, show, broken, data in _SHOWN
+)
