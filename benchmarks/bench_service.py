@@ -3,7 +3,8 @@
     python -m benchmarks.bench_service --submits 200 --kills 20 [--database postgresql://...]
 
 Starts the real command, lets analysts submit in parallel over HTTP, kills parts of it at random
-moments, and then compares the ledger with the releases. Writes results/service.json.
+moments, and then compares the ledger with the releases. The status of a job is asked by twenty
+clients, each once a second, as open pages do. Writes results/service.json.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Running:
         names = ["olga", *(f"analyst{place}" for place in range(ANALYSTS))]
         self.tokens = {n: make_token(self.settings, store, n, "write", 1) for n in names}
         store.close()
+        self.client = httpx.Client(base_url=self.url, timeout=30)
         self.log = (file.parent / "log.txt").open("a")
         self.file = file
         self.start()
@@ -88,9 +90,7 @@ class Running:
         headers["Authorization"] = f"Bearer {self.tokens[who]}"
         for _ in range(600):
             try:
-                answer = httpx.request(
-                    method, f"{self.url}/api/v1{path}", json=body, headers=headers, timeout=30
-                )
+                answer = self.client.request(method, f"/api/v1{path}", json=body, headers=headers)
             except httpx.HTTPError:
                 time.sleep(0.1)
                 continue
@@ -108,7 +108,7 @@ class Running:
             time.sleep(0.3)
             self.start()
             return
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, ValueError):  # it is just being started
             os.kill(int((self.settings.state / f"{what}.pid").read_text()), signal.SIGKILL)
 
     def memory(self) -> float:
@@ -138,11 +138,22 @@ def run(submits: int, kills: int, database: str | None) -> dict[str, Any]:
         body = {"columns": {"age": facts, "bmi": facts}, "file": {}, "one_row_per_person": True}
         service.call("olga", "POST", "/datasets/rows/open", body)
         time.sleep(3)
-        idle, status = service.memory(), []
-        for _ in range(200):
-            start = time.perf_counter()
-            service.call("analyst0", "GET", "/me")
-            status.append(time.perf_counter() - start)
+        idle = service.memory()
+        asked = {"kind": "moments", "epsilon": 0.01, "purpose": "to ask for its status"}
+        job = service.call("analyst0", "POST", "/datasets/rows/jobs", asked)["id"]
+        time.sleep(5)
+
+        def ask(_: int) -> list[float]:
+            seconds = []
+            for _ in range(20):
+                time.sleep(0.5 + secrets.randbelow(1000) / 1000)
+                start = time.perf_counter()
+                service.call("analyst0", "GET", f"/jobs/{job}")
+                seconds.append(time.perf_counter() - start)
+            return seconds
+
+        with ThreadPoolExecutor(ANALYSTS) as pool:
+            status = [one for part in pool.map(ask, range(ANALYSTS)) for one in part]
 
         def submit(number: int) -> tuple[str, float]:
             start, name = time.perf_counter(), f"analyst{number % ANALYSTS}"
@@ -173,7 +184,7 @@ def run(submits: int, kills: int, database: str | None) -> dict[str, Any]:
         total, *quotas = budget.holdings()
         paid = [line.note.reference for line in budget.dataset.lines()]
         states = [jobs[one] for one in accepted]
-        charged = {one for one in accepted if jobs[one] in ("released", "lost")}
+        charged = {one for one in (*accepted, job) if jobs[one] in ("released", "lost")}
         return {
             "database": "SQLite" if database is None else "PostgreSQL",
             "submits": submits,
@@ -185,7 +196,9 @@ def run(submits: int, kills: int, database: str | None) -> dict[str, Any]:
             "audit_intact": "checked" in audited,
             "seconds": round(took, 1),
             "submit_p95_ms": percentile([s for _, s in found], 95),
+            "status_p50_ms": percentile(status, 50),
             "status_p95_ms": percentile(status, 95),
+            "machine_load": round(os.getloadavg()[0], 1),
             "idle_mb": round(idle, 1),
         }
 

@@ -126,19 +126,6 @@ def test_files_of_a_release_are_those_that_are_listed(
     assert page.status_code == 404
 
 
-def test_a_quota_that_has_ended_is_told_and_holds_in_the_worker(fresh: House) -> None:
-    fresh.open()
-    fresh.datasets["patients"]["quotas"] = {"ada": {"epsilon": 2.0, "until": "2020-01-01"}}
-    fresh.declare()
-    fresh.file.write_text(fresh.file.read_text().replace("'2020-01-01'", "2020-01-01"))
-    found = fresh.done()
-    assert (found["state"], charges_of(fresh)) == ("refused", 0)
-    assert "ended on 2020-01-01" in found["reason"]
-    fresh.datasets["patients"]["quotas"] = {"ada": 2.0}
-    fresh.declare()
-    assert fresh.done()["state"] == "released"
-
-
 def test_a_view_of_duckdb_reads_no_other_file(tmp_path: Path) -> None:
     """Reproduced: a view read any file of the system, in a description and in a fit."""
     duckdb = pytest.importorskip("duckdb")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger
-from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.ledger.shared_budget import Payer, SharedBudget
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.certificate import verified
 from sfumato.service import tasks, workers
@@ -201,7 +201,7 @@ def test_a_crash_of_everything_is_settled_at_the_next_start(
 ) -> None:
     """The worker process dies with its child; nobody has written the job's state."""
     places = {
-        "before the charge": (workers._NotedPayer, "charge"),
+        "before the charge": (Payer, "charge"),
         "after the charge": (tasks, "charts_of"),
         "before the row": (Store, "move_job"),
     }

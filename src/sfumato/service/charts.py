@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.tables.encoder import TableEncoder
+
 MAX_CHARTS, BINS, MAX_BARS, PREVIEW_ROWS = 30, 24, 30, 12
 
 
@@ -22,7 +24,7 @@ def charts_of(model: Any, table: Any, bounds: Any) -> dict[str, Any]:
         return {"charts": charts, "note": told.note}
     if table is not None and hasattr(model, "fabricate"):
         names = table.column_names
-        first = [[str(cell) for cell in row.values()] for row in table[:PREVIEW_ROWS].to_pylist()]
+        first = [[_cell(cell) for cell in row.values()] for row in table[:PREVIEW_ROWS].to_pylist()]
         charts = [_counted(name, table[name].to_pylist()) for name in names[:MAX_CHARTS]]
         return {"charts": charts, "columns": names, "preview": first}
     if table is not None:
@@ -36,6 +38,12 @@ def charts_of(model: Any, table: Any, bounds: Any) -> dict[str, Any]:
     if hasattr(model, "means_"):
         return {"charts": _means(model, bounds)}
     return {"charts": []}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _chart(title: str, form: str, x: str, y: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -83,10 +91,7 @@ def _counted(name: str, cells: Sequence[Any]) -> dict[str, Any]:
 def _means(model: Any, bounds: Any) -> list[dict[str, Any]]:
     """Return the means of every column, by class where there are classes."""
     means = np.atleast_2d(np.asarray(model.means_, dtype=float))
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    names = names or [column.name for column in bounds.used]
-    if len(names) != means.shape[1]:
-        names = [f"feature {place + 1}" for place in range(means.shape[1])]
+    names = [str(name) for name in TableEncoder(bounds).get_feature_names_out()]
     classes = [str(one) for one in getattr(model, "classes_", [""])]
     spread = np.sqrt([np.clip(np.diag(one), 0, None) for one in np.asarray(model.covariances_)])
     found = []
@@ -100,7 +105,7 @@ def _means(model: Any, bounds: Any) -> list[dict[str, Any]]:
             }
             for k, label in enumerate(classes)
         ]
-        found.append(_chart(name, "points", "", f"mean of {name} ± one deviation", rows))
+        found.append(_chart(name, "points", "", "mean ± one deviation, scaled", rows))
     return found
 
 

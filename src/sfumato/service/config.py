@@ -5,11 +5,11 @@ It is read again when it changes. Nothing in it can be changed over HTTP.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import tomllib
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,16 +27,11 @@ Name = Annotated[
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 OWNER = "you"  # the one person of a studio
 
+log = logging.getLogger("sfumato.service")
+
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
-
-
-class Quota(_Table):
-    """What an analyst may spend of a data set, and until when."""
-
-    epsilon: Epsilon
-    until: date | None = None
 
 
 class Member(_Table):
@@ -61,12 +56,7 @@ class Dataset(_Table):
     budget: Name | None = None  # that of another data set about the same people
     auto_approve: Annotated[float, Field(ge=0, le=100)] = 0.0
     retired: bool = False
-    quotas: dict[Name, Quota | Epsilon] = {}
-
-    def quota(self, person: str) -> Quota | None:
-        """Return what one analyst may spend."""
-        found = self.quotas.get(person)
-        return Quota(epsilon=found) if isinstance(found, float | int) else found
+    quotas: dict[Name, Epsilon] = {}
 
 
 class Service(_Table):
@@ -119,7 +109,6 @@ class Settings:
     def __init__(self, file: Path | None = None, config: Config | None = None) -> None:
         self.file = None if file is None else file.resolve()
         self._config, self._stamp = config or Config(), (0, 0)
-        self.problem: str | None = None  # why the newest file is not in force
         if self.file is not None:
             self._config = self._read()
         self.folder = Path.cwd() if self.file is None else self.file.parent
@@ -146,10 +135,10 @@ class Settings:
                 found = self.file.stat()
                 if (found.st_mtime_ns, found.st_ino) != self._stamp:
                     try:
-                        self._config, self.problem = self._read(), None
+                        self._config = self._read()
                     except InvalidInputError as error:
                         self._stamp = (found.st_mtime_ns, found.st_ino)
-                        self.problem = str(error)
+                        log.error("the changed file is not in force: %s", error)
         return self._config
 
     def _read(self) -> Config:

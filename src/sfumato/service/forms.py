@@ -99,7 +99,7 @@ def number(text: str) -> float:
     try:
         return float(plain)
     except ValueError:
-        raise InvalidInputError(f"{text!r} is no number.") from None
+        raise InvalidInputError(f"{text!r} is not a number.") from None
 
 
 def _typed(text: str, kind: str) -> Any:

@@ -88,7 +88,7 @@ class Office:
         declared = self.settings.config.datasets.get(name)
         if who.has("officer", "auditor"):
             return True
-        is_held = declared is not None and declared.quota(who.name) is not None
+        is_held = declared is not None and who.name in declared.quotas
         states = (DatasetState.OPEN, DatasetState.RETIRED)
         return is_held and self.store.dataset(name)["state"] in states
 
@@ -147,8 +147,8 @@ class Office:
                 {
                     **after.to_dict(),
                     "before": held.spent,
-                    "has_ended": held.has_ended,
-                    "fits": not held.has_ended and held.filter.admits(after.cost),
+                    "left_before": held.left,
+                    "fits": held.filter.admits(after.cost),
                     "alone": held.filter.spent(cost),
                     "share_asked": held.filter.share(cost),
                 }
@@ -220,15 +220,12 @@ class Office:
                 f"The total of {found['name']!r} is epsilon {total.filter.epsilon:g}, delta "
                 f"{total.filter.delta:g} for good; 'service.toml' says something else."
             ]
-        known = {one.holder: (one.filter.epsilon, one.until) for one in others}
-        people = [OWNER] if self.settings.is_studio else list(declared.quotas)
-        for person in people:
-            quota = declared.quota(person)
-            limit = total.filter.epsilon if quota is None else quota.epsilon
-            until = None if quota is None or quota.until is None else quota.until.isoformat()
-            if known.get(person) != (limit, until):
-                budget.set_quota(person, epsilon=limit, until=until)
-                detail = {"person": person, "epsilon": limit, "until": until}
+        known = {one.holder: one.filter.epsilon for one in others}
+        whole = {OWNER: total.filter.epsilon}
+        for person, limit in (whole if self.settings.is_studio else declared.quotas).items():
+            if known.get(person) != limit:
+                budget.set_quota(person, epsilon=limit)
+                detail = {"person": person, "epsilon": limit}
                 self.store.note("operator", "set quota", found["name"], detail)
         return []
 

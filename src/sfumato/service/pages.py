@@ -10,12 +10,14 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChainableUndefined, Environment, PackageLoader, select_autoescape
 
+from sfumato.report.words import scientific
 from sfumato.service.access import Person
 
 
 def _figure(value: Any) -> str:
-    """Write a number short."""
-    return "–" if value is None else f"{float(value):.4g}"
+    """Write a number to four digits, a tiny one as a power of ten."""
+    text = "–" if value is None else f"{float(value):.4g}"
+    return scientific(float(value)) if "e-" in text else text
 
 
 def _declared(record: Mapping[str, Any]) -> str:

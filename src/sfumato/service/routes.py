@@ -41,10 +41,10 @@ from sfumato.tables.schema import TableBounds
 
 Record = dict[str, Any]
 KINDS = {
-    "fit": "A model that predicts the target; an additive one explains it",
-    "fabricate": "Fabricated rows that behave like the data",
-    "density": "A density of one or two columns",
-    "curve": "The mean of curves",
+    "fit": "Model that predicts the target",
+    "fabricate": "Fabricated (synthetic) rows",
+    "density": "Density of one or two columns",
+    "curve": "Mean of curves",
     "moments": "Means and covariances",
 }
 STATES = {
@@ -128,7 +128,7 @@ class Asked:
     request: Request
 
 
-def asked(request: Request) -> Asked:
+async def asked(request: Request) -> Asked:
     """Return what the guard of the route has found."""
     return Asked(request.app.state.office, request.state.who, request)
 
@@ -510,11 +510,6 @@ def release(call: Call, identity: str) -> Record:
         "facts": facts(promised),
         "limits": list(LIMITS),
         "protected": call.office.dataset(found["dataset"])["protected"],
-        "others": [
-            one
-            for one in call.office.store.releases(found["dataset"])
-            if one["id"] != identity and one["task"]["kind"] == found["task"]["kind"]
-        ],
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
+import gc
 import logging
 import os
 import signal
@@ -29,7 +29,6 @@ from sfumato.service.workers import Workers, end_with_parent
 PARTS = ("web", "workers")
 PAUSE = 0.1
 SWITCH = 0.0005  # seconds: an answer of a millisecond is not to wait for ten threads' turns
-M_ARENA_MAX = -8  # of malloc.h
 PATIENCE = 10.0  # seconds for a part to end
 MAX_ENDS = 5  # of one part in a minute, before the keeper gives up
 HEADER_SECONDS, MAX_CONNECTIONS = 15.0, 1000
@@ -69,6 +68,7 @@ def serve_parts(
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ends.append(1))
+    gc.freeze()  # a collection in a part would copy the pages that it shares
     running = {part: _forked(part, settings, app, bound) for part in parts}
     failures: list[float] = []
     while not ends:
@@ -105,14 +105,14 @@ def _bound(settings: Settings, host: str, port: int) -> socket.socket:
         except (OSError, ssl.SSLError) as error:
             raise InvalidInputError(f"The certificate or its key is unusable: {error}.") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # By its protocol asyncio knows TCP, and does not hold an answer's body back for 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
         bound.listen(1024)
     except OSError as error:
         raise InvalidInputError(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
-    bound.set_inheritable(True)
     return bound
 
 
@@ -176,14 +176,10 @@ def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:
                 self.transport.close()
 
     sys.setswitchinterval(SWITCH)
-    with contextlib.suppress(OSError, AttributeError):  # of glibc
-        # Threads take memory from two places: each would keep the most it ever needed.
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
     service = settings.config.service
     forbid_reading([settings.source(one)[1] for one in settings.config.datasets.values()])
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
-        fd=bound.fileno(),
         http=Patient,
         ssl_certfile=service.certificate and str(settings.folder / service.certificate),
         ssl_keyfile=service.key and str(settings.folder / service.key),
@@ -195,3 +191,4 @@ def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:
         timeout_keep_alive=10,
         limit_concurrency=MAX_CONNECTIONS,
     )
+    uvicorn.Server(config).run([bound])

@@ -54,16 +54,7 @@ class JobState(StrEnum):
     LOST = "lost"  # charged, and then nothing was shown: the charge stands
 
 
-ENDED = frozenset(
-    {
-        JobState.RELEASED,
-        JobState.DECLINED,
-        JobState.CANCELLED,
-        JobState.REFUSED,
-        JobState.FAILED,
-        JobState.LOST,
-    }
-)
+ENDED = {*JobState} - {JobState.WAITING, JobState.QUEUED, JobState.ASKED, JobState.RUNNING}
 
 _DATASET_STEPS = {
     DatasetState.DESCRIBING: {DatasetState.PROPOSED, DatasetState.UNREADABLE, DatasetState.RETIRED},

@@ -8,7 +8,6 @@ charged or not is a fact of the ledger.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
 import json
@@ -28,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.exceptions import BudgetExceededError, SfumatoError, UnsupportedEventError
-from sfumato.ledger.receipt import Receipt
 from sfumato.ledger.shared_budget import Payer
 from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Guarantee
@@ -43,7 +41,7 @@ log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
 CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
-REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 2.0
+REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 6.0
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
 TOO_SLOW = (
     f"On {tasks.REHEARSED_ROWS} dummy rows these settings took more than the seconds or the memory "
@@ -54,25 +52,6 @@ CHARGED_AND_LOST = (
     "stands."
 )
 UNREADABLE = "The table could not be read. Look at it with 'sfumato describe' on the server."
-
-
-class _NotedPayer:
-    """A payer that remembers that it has paid."""
-
-    def __init__(self, payer: Payer) -> None:
-        self._payer = payer
-        self.budget = payer.budget
-        self.has_paid = False
-
-    def charge(
-        self, *events: Event, unit: str | None = None, relation: str | None = None
-    ) -> Receipt:
-        self.has_paid = True  # also where the answer is lost: settled by the ledger
-        try:
-            return self._payer.charge(*events, unit=unit, relation=relation)
-        except (BudgetExceededError, UnsupportedEventError):
-            self.has_paid = False
-            raise
 
 
 def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
@@ -88,7 +67,7 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
         office.store.move_job("worker", job["id"], JobState.RELEASED, plan=_plan(office, job))
         return
     dataset, store = office.dataset(job["dataset"]), office.store
-    payer = _NotedPayer(office.budget(dataset).payer(job["person"], job["purpose"], job["id"]))
+    payer = office.budget(dataset).payer(job["person"], job["purpose"], job["id"])
     aside = settings.releases / f".{job['id']}.part"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o770)  # the web process may be of the same group
@@ -117,12 +96,12 @@ def _attempt(
     office: Office,
     dataset: Mapping[str, Any],
     job: Mapping[str, Any],
-    payer: _NotedPayer,
+    payer: Payer,
     aside: Path,
 ) -> tuple[JobState, str, dict[str, Any] | None]:
     """Rehearse and make a release; errors of the rehearsal read no row and are told in full."""
     declared = office.settings.config.datasets.get(job["dataset"])
-    may_ask = job["person"] == OWNER or (declared and declared.quota(job["person"]))
+    may_ask = job["person"] == OWNER or (declared and job["person"] in declared.quotas)
     if declared is None or dataset["state"] != DatasetState.OPEN or not may_ask:
         return JobState.REFUSED, "The data set is no longer open to you. Nothing was charged.", None
     if "cost" not in job:
@@ -149,21 +128,16 @@ def _attempt(
         # Declared from the start: types that are guessed first could make one record an error.
         table = TableFile(office.settings.source(declared)[0], bounds.types(), bounds.text)
         record = tasks.make_release(dataset, job, table, payer, aside, key)
-    except (BudgetExceededError, UnsupportedEventError) as error:
-        if not payer.has_paid:
-            return JobState.REFUSED, str(error), None
-        return JobState.LOST, CHARGED_AND_LOST, None
-    except BaseException:  # rows were read: one text, whatever it was
-        if payer.has_paid and payer.budget.is_charged(job["id"]):
+    except BaseException as error:
+        if payer.budget.is_charged(job["id"]):
             return JobState.LOST, CHARGED_AND_LOST, None
-        return JobState.FAILED, ENDED_EARLY, None
+        if isinstance(error, BudgetExceededError | UnsupportedEventError):
+            return JobState.REFUSED, str(error), None
+        return JobState.FAILED, ENDED_EARLY, None  # rows were read: one text, whatever it was
     return JobState.RELEASED, "", record
 
 
 def _does_not_fit(costs: list[dict[str, Any]]) -> str:
-    ended = next((one for one in costs if one["has_ended"]), None)
-    if ended is not None:
-        return f"Your quota ended on {ended['until']}. Nothing was charged."
     if not costs:
         return "You have no quota. Nothing was charged."
     short = next(one for one in costs if not one["fits"])
@@ -187,10 +161,15 @@ def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
         events, costs = priced(job["epsilon"])
         fits = bool(costs) and all(one["fits"] for one in costs)
         low, high = (job["epsilon"], 2 * dataset["epsilon"]) if fits else (0.0, job["epsilon"])
+        # First what the ledger has left for one Gaussian release, which is nearly always it.
+        tries = [
+            share * min((one["left_before"] for one in costs), default=0) for share in (1, 1.01)
+        ]
         while time.monotonic() - start < SEARCH_SECONDS and high - low > 0.01 * high:
-            middle = (low + high) / 2
-            is_small = all(one["fits"] for one in priced(middle)[1])
-            low, high = (middle, high) if is_small else (low, middle)
+            middle = tries.pop(0) if tries else (low + high) / 2
+            if low < middle < high:
+                is_small = all(one["fits"] for one in priced(middle)[1])
+                low, high = (middle, high) if is_small else (low, middle)
         names = sorted({type(one).__name__.removesuffix("Event") for one in flatten(events)})
         words = {name: dataset[name] for name in ("unit", "relation")}
         promised = Guarantee(job["epsilon"], job["delta"], events=events, **words)
@@ -208,9 +187,7 @@ def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
 def _describe(office: Office, name: str) -> None:
     """Propose bounds; what is proposed is for officers only."""
     dataset, (place, file) = office.dataset(name), office.settings.source(office.declared(name))
-    changes: dict[str, Any] = {"reason": UNREADABLE}
-    state = DatasetState.UNREADABLE
-    with contextlib.suppress(Exception):  # rows were read: one text
+    try:
         found = tasks.describe(TableFile.sniffed(place), dataset["target"], dataset["person"])
         with file.open("rb") as opened:  # by which a copy or a link is known; retired ones too
             mark = f"{file_digest(opened, 'sha256').hexdigest()} {str(place)[len(str(file)) :]}"
@@ -222,6 +199,10 @@ def _describe(office: Office, name: str) -> None:
             if not is_own and other.get("fingerprint") == mark:
                 words = f"The file has the content of the data set {other['name']!r}"
                 changes, state = {"reason": f"{words}: share its budget."}, DatasetState.UNREADABLE
+    except Exception as error:  # rows were read: one text, but to the one who owns them
+        log.error("the table of %s cannot be described: %s", name, type(error).__name__)
+        told = f"The table could not be read: {error}" if office.settings.is_studio else UNREADABLE
+        changes, state = {"reason": told}, DatasetState.UNREADABLE
     office.store.change_dataset("worker", name, changes, action="describe", state=state)
 
 
