@@ -1,10 +1,12 @@
 """Everyday statistics beside OpenDP and diffprivlib, all in one process; a record is replaced.
 
-    python -m benchmarks.bench_statistics
+    python -m benchmarks.bench_statistics [peers] [coverage]
 
-Each figure is the root mean square error over runs, and CPU seconds of a run, on 10,000 ages
+peers: each figure is the root mean square error over runs, and CPU seconds of a run, on 10,000 ages
 (tied) and weekly hours (moved by a public random part of an hour, so that none are tied) of Adult.
 The peers know no persons, and give no error bars; ours are left out for quantiles.
+coverage: how often error bars of 95 % hold the figure of the table itself, and how often there is a
+figure, in 200 groups of 150 ages and hours.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import time
 import types
 import warnings
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,12 +26,21 @@ import pandas as pd
 
 from benchmarks.peers.tables import adult
 from benchmarks.recording import write
-from sfumato import release_counts, release_mean, release_quantiles, release_sum, release_variance
+from sfumato import (
+    TableBounds,
+    release_correlation,
+    release_counts,
+    release_mean,
+    release_quantiles,
+    release_sum,
+    release_variance,
+)
 
 sys.modules["diffprivlib.models"] = types.ModuleType("diffprivlib.models")  # another scikit-learn
 from diffprivlib import tools  # noqa: E402
 
-RUNS = 60
+RUNS = 400
+N_GROUPS, EPSILONS = 200, (0.5, 2.0, 8.0)
 COLUMNS = {"age": (0, 120), "hours": (0, 168)}
 dp.enable_features("contrib", "idealized-numerics")
 
@@ -103,21 +116,71 @@ def figures(ask: Callable[[], Any], truth: Any) -> dict[str, Any]:
     return {"error": float(np.sqrt(np.mean(np.square(found)))), "seconds": seconds}
 
 
-def main() -> None:
-    """Measure all and write the JSON."""
-    warnings.filterwarnings("ignore")
+def peers() -> None:
+    """Measure all beside peers and write the JSON."""
     people, rows = adult("data"), []
     for column, range_of in COLUMNS.items():
-        name = next(each for each in people.columns if column in each.lower())
-        x = people[name].to_numpy(dtype=float)[:10_000]
-        x = x + np.random.default_rng(0).uniform(0, 1, len(x)) if column == "hours" else x
+        x = numbers_of(people, column)
         for epsilon in (0.1, 1.0):
-            for statistic, (truth, ask, peers) in questions(x, range_of, epsilon).items():
+            for statistic, (truth, ask, others) in questions(x, range_of, epsilon).items():
                 found = {"Sfumato": figures(ask, truth)}
-                found |= {peer: figures(their, truth) for peer, their in peers.items()}
+                found |= {peer: figures(their, truth) for peer, their in others.items()}
                 rows.append({"column": column, "epsilon": epsilon, "statistic": statistic, **found})
     write("statistics", rows, seed=None, runs=RUNS)
 
 
+def numbers_of(people: pd.DataFrame, column: str) -> np.ndarray:
+    """Return 10,000 numbers of a column, hours moved by a public random part of an hour."""
+    name = next(each for each in people.columns if column in each.lower())
+    x = people[name].to_numpy(dtype=float)[:10_000]
+    return x + np.random.default_rng(0).uniform(0, 1, len(x)) if column == "hours" else x
+
+
+def coverage() -> None:
+    """Measure how often error bars hold, in groups of two persons' rows each or of records."""
+    people, rng, rows = adult("data"), np.random.default_rng(1), []
+    table = pd.DataFrame({column: numbers_of(people, column) for column in COLUMNS})
+    table = pd.concat([table] * 3, ignore_index=True)
+    table = table.assign(g=rng.integers(0, N_GROUPS, len(table)), id=table.index // 2)
+    table["g"] = table.groupby("id")["g"].transform("first")
+    known = {**COLUMNS, "g": {"type": "int64", "lower": 0, "upper": N_GROUPS - 1}}
+    parts = [part for _, part in table.groupby("g")]
+    asked: dict[str, tuple[Callable[..., Any], Callable[[pd.DataFrame], float]]] = {
+        "count": (release_counts, len),
+        "sum": (partial(release_sum, column="age"), lambda t: t["age"].sum()),
+        "mean": (partial(release_mean, column="age"), lambda t: t["age"].mean()),
+        "variance": (partial(release_variance, column="age"), lambda t: t["age"].var(ddof=0)),
+        "quantile": (partial(release_quantiles, column="age"), median),
+        "correlation": (
+            partial(release_correlation, columns=list(COLUMNS)),
+            lambda t: t["age"].corr(t["hours"]),
+        ),
+    }
+    for name, (ask, truth) in asked.items():
+        exact = np.array([truth(part) for part in parts])
+        for relation, unit, epsilon in product(
+            ("replace_one", "add_or_remove_one"), ("record", "person"), EPSILONS
+        ):
+            person = {"person": "id", "person_rows": 2} if unit == "person" else {}
+            bounds = TableBounds.from_dict(known, **person)
+            options = {"bounds": bounds, "epsilon": epsilon, "relation": relation}
+            found = ask(table, by="g", bins=N_GROUPS, **options).to_pandas()[:N_GROUPS]
+            times = 2 if person and name in ("count", "sum") else 1  # each person counts once
+            inside = (found["low"] <= exact / times + 1e-9) & (
+                exact / times - 1e-9 <= found["high"]
+            )
+            about = {"statistic": name, "relation": relation, "unit": unit, "epsilon": epsilon}
+            there = float(found[name].notna().mean())
+            rows.append(about | {"coverage": float(inside.mean()), "figures": there})
+    write("statistics_coverage", rows, seed=1, runs=N_GROUPS)
+
+
+def median(table: pd.DataFrame) -> float:
+    """Return the lower median of ages."""
+    return float(np.quantile(table["age"], 0.5, method="inverted_cdf"))
+
+
 if __name__ == "__main__":
-    main()
+    warnings.filterwarnings("ignore")
+    for part in sys.argv[1:] or ("peers", "coverage"):
+        {"peers": peers, "coverage": coverage}[part]()

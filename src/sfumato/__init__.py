@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sfumato.models.search import PrivateSearchCV
     from sfumato.models.statistics import (
         ReleasedStatistic,
+        release_correlation,
         release_counts,
         release_histogram,
         release_mean,
@@ -116,6 +117,7 @@ _MODULES = {
     "sfumato.models.saving": ("load", "save"),
     "sfumato.models.statistics": (
         "ReleasedStatistic",
+        "release_correlation",
         "release_counts",
         "release_histogram",
         "release_mean",

@@ -105,14 +105,15 @@ release_app.command("density")(_command("density", DENSITY))
 release_app.command("curve")(_command("curve", CURVE))
 
 
-# By name: the function, whether it is of a column, and what it may take besides.
-STATISTICS: dict[str, tuple[Callable[..., Any], bool, tuple[str, ...]]] = {
-    "counts": (statistics.release_counts, False, ("bins",)),
-    "sum": (statistics.release_sum, True, ()),
-    "mean": (statistics.release_mean, True, ()),
-    "variance": (statistics.release_variance, True, ()),
-    "quantile": (statistics.release_quantiles, True, ("at",)),
-    "histogram": (statistics.release_histogram, True, ("bins",)),
+# By name: the function, of how many columns it is, and what it may take besides.
+STATISTICS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
+    "counts": (statistics.release_counts, "no '--column'", ("bins",)),
+    "sum": (statistics.release_sum, "one '--column'", ()),
+    "mean": (statistics.release_mean, "one '--column'", ()),
+    "variance": (statistics.release_variance, "one '--column'", ()),
+    "quantile": (statistics.release_quantiles, "one '--column'", ("at",)),
+    "histogram": (statistics.release_histogram, "one '--column'", ("bins",)),
+    "correlation": (statistics.release_correlation, "two or more of '--column a,b'", ()),
 }
 ABOUT = {
     "counts": "how many records each group has. --by ward,admitted.month",
@@ -121,17 +122,20 @@ ABOUT = {
     "variance": "the variance of a column. --column age",
     "quantile": "quantiles of a column. --column stay --at 0.5,0.9",
     "histogram": "how many records have their number in each bin. --column age --bins 20",
+    "correlation": "the correlations of columns. --column age,stay --by ward",
 }
 
 
 def _statistic(name: str) -> Callable[..., None]:
-    function, takes_column, more = STATISTICS[name]
+    function, takes, more = STATISTICS[name]
 
     def release(
         table: options.TablePath,
         epsilon: options.Epsilon,
         bounds: options.Bounds,
-        column: Annotated[str, typer.Option(help="The column of numbers.")] = "",
+        column: Annotated[
+            str, typer.Option(help="The column of numbers; of a correlation, several: a,b.")
+        ] = "",
         by: Annotated[
             str,
             typer.Option(help="Groups: categories, or parts of dates such as admitted.month."),
@@ -166,10 +170,10 @@ def _statistic(name: str) -> Callable[..., None]:
             epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=analyst
         )
         names = options.names_from(column)
-        if len(names) != takes_column:
-            wanted = "one '--column'" if takes_column else "no '--column'"
-            raise InvalidInputError(f"'release {name}' takes {wanted}.")
-        chosen: dict[str, Any] = {"column": names[0]} if names else {}
+        if ("no", "one", "two")[min(len(names), 2)] != takes.partition(" ")[0]:
+            raise InvalidInputError(f"'release {name}' takes {takes}.")
+        chosen: dict[str, Any] = {"columns": names} if len(names) > 1 else {}
+        chosen |= {"column": names[0]} if len(names) == 1 else {}
         given = {"at": at, "bins": bins}
         for option, value in given.items():
             if value and option not in more:

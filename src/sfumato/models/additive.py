@@ -45,7 +45,7 @@ from sfumato.models.additive_rows import (
 )
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget, Release
-from sfumato.models.linear import whitened_rows
+from sfumato.models.linear import RADIUS, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import (
@@ -82,9 +82,8 @@ DEFAULT_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
 DEFAULT_PRODUCT = 1 / 9  # square of a product of two even places
 MAX_LISTED = 10  # pairs in a printed explanation; all of them are in `pairs`
 
-# Slopes over what a robust fit of a target without skew would have; half distances of the outer
-# octiles within which scores are not clipped.
-STEEPEST, REACH, MIN_HALF = 2.0, 3.0, 2.0**-8
+# Half distances of the outer octiles within which scores are not clipped.
+REACH, MIN_HALF = 3.0, 2.0**-8
 # Targets farther from the released median than this are clipped where the noise of their mean,
 # which grows with the range, would be more than a share of their spread.
 MIN_SPREADS, LEVEL_NOISE = 8.0, 0.05
@@ -380,7 +379,7 @@ class AdditiveModel(PrivateEstimator):
         last: Statistic,
         *,
         counted: bool = False,
-    ) -> tuple[AdditiveScores, Release, Any, float, float]:
+    ) -> tuple[AdditiveScores, Release, Any, float, float, float]:
         """Declare all releases, and draw all but those of scores; what is learned is noted.
 
         shares: For the cuts of a target alone, the moment, the cuts of scores, the last look.
@@ -396,14 +395,14 @@ class AdditiveModel(PrivateEstimator):
         widest = HatRows(columns, public_knots(columns, max_levels)).width
         n_pairs = 0 if paired_from is None else min(MAX_PAIRS, math.comb(n_columns, 2))
 
-        counts = cuts = orders = crossed = octiles = None  # declared in the order of the draws
+        counts = cuts = spread = orders = crossed = octiles = None  # in the order of the draws
         if counted or (has_target and (cut_from or paired_from)):
             counts = budget.gaussian(ClassCounts(n_classes), COUNT_SHARE)
         cut = () if cut_from is None else columns.numeric
-        if cut or has_target:
-            beside = (n_columns,) if has_target else ()
-            share = KNOT_SHARE if cut else shares[0]
-            cuts = budget.quantiles(PlaceCounts((*cut, *beside)), levels, share)
+        if cut:
+            cuts = budget.quantiles(PlaceCounts(cut), levels, KNOT_SHARE)
+        if has_target:
+            spread = budget.quantiles(PlaceCounts((n_columns,)), PRIVATE_LEVELS, shares[0])
         if n_pairs:
             sums: Statistic = HatSums(max(2, n_classes), widest, has_target)
             orders = budget.gaussian(sums, ORDER_SHARE)
@@ -425,16 +424,14 @@ class AdditiveModel(PrivateEstimator):
         sizes = None if counts is None else np.maximum(budget.draw(counts), 1.0)  # [A3] sizes
         n_rows = math.inf if sizes is None else float(sizes.sum())
         self.knots_, centre, scale = public_knots(columns, public_levels), 0.0, 1.0
-        if cuts is not None:  # [A1] knots, and median and spread of a target
-            knots = knots_at(budget.draw(cuts, cells.mapped(BesideTarget(columns, has_target))))
-            if has_target:
-                *_, target = knots
-                middle = len(target) // 2
-                outer = max(1, middle // 4)
-                spread = float(target[-1 - outer] - target[outer]) / 2
-                centre, scale = float(target[middle]), max(spread, MIN_SPREAD)
-            if cut and n_rows >= (cut_from or 0.0):
-                self.knots_ = knots[: len(cut)]
+        places = cells.mapped(BesideTarget(columns, has_target))
+        if cuts is not None:  # [A1] knots
+            knots = knots_at(budget.draw(cuts, places))
+            self.knots_ = knots if n_rows >= (cut_from or 0.0) else self.knots_
+        if spread is not None:  # median and spread of a target
+            (target,) = knots_at(budget.draw(spread, places))
+            centre = float(target[len(target) // 2])
+            scale = max(float(target[-2] - target[1]) / 2, MIN_SPREAD)
         hats = HatRows(columns, self.knots_)
         self.orders_, self.pairs_ = np.zeros(hats.width), np.empty((0, 2))
         if orders is not None and crossed is not None:
@@ -483,7 +480,8 @@ class AdditiveModel(PrivateEstimator):
         since = np.maximum(each, after)
         decay = (m ** (since - each + 1) - m ** (n_steps - each + 1)) / (1 - m)
         moved = float(np.linalg.norm((n_steps - since - decay) / (1 - m)))
-        factor = back * (noise * (step * moved / (n_steps - after)))
+        doubt = noise * (step * moved / (n_steps - after))  # of a weight
+        factor = back * doubt
         # The hats of a column add up to 1, so moments with all of them are means.
         second = second / (np.outer(rows.units, rows.units) * n_rows)
         means = second[:, : hats.width].sum(axis=1) / n_columns
@@ -495,7 +493,8 @@ class AdditiveModel(PrivateEstimator):
         squares = np.diag(second)[hats.width :] - self.pair_means_**2
         self.pair_deviations_ = np.sqrt(np.maximum(squares, 0.0))
         scores = AdditiveScores(rows, weights[:, :-1] @ back.T, weights[:, -1] * white.height)
-        return scores, look, octiles, centre, scale
+        noisy = (doubt / RADIUS / 2) ** 2  # variance of usual scores; the loss damps half of it
+        return scores, look, octiles, centre, scale, noisy
 
     def _keep(self, scores: AdditiveScores, factor: float, shift: float) -> None:
         """Note the scores, multiplied and shifted by the last look."""
@@ -804,13 +803,15 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         low, high = target_range(self)
         cells, budget = self._begin(X, y, groups, target=(low, high, low, high - low))
-        n_rows, signal = cells.public_rows, MANY
+        n_rows, signal = cells.public_rows, math.sqrt(FEW * MANY)
         if n_rows is not None and math.isfinite(self.epsilon):
             signal = n_rows * mu_from_budget(self.epsilon, self.delta)
         few = math.log(MANY / min(max(signal, FEW), MANY)) / math.log(MANY / FEW)
         ends = TARGET_SHARES, MOMENT_SHARES, SCORE_SHARES, LOOK_SHARES
         shares: Any = tuple(a ** (1 - few) * b**few for a, b in ends)
-        scores, look, octiles, centre, scale = self._learn(cells, budget, shares, SecondMoment(3))
+        scores, look, octiles, centre, scale, noisy = self._learn(
+            cells, budget, shares, SecondMoment(3)
+        )
         places = cells.mapped(ScorePlaces(scores))
         (values,) = knots_at(budget.draw(octiles, places))  # [A6] spread of the scores
         values = (values - 0.5) * 2 * FARTHEST_SCORE
@@ -823,8 +824,8 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         beside = cells.mapped(ScoreAndTarget(scores, middle, reach, least, most))
         moments = 3 * budget.draw(look, beside)  # [A7] scores with targets; no row from here on
         centre, unit = (least + most) / 2, (most - least) / 2
-        steepest = STEEPEST * reach * scale / unit
-        level, slope, self.slope_doubt_ = target_line(moments, noise, steepest)
+        learned = reach * scale / unit
+        level, slope, self.slope_doubt_ = target_line(moments, noise, learned, noisy / reach**2)
         start, width = centre + unit * (level - slope / reach * middle), high - low
         self._keep(scores, unit * (slope / reach) * width, low + start * width)
         ends_of_line = centre + unit * np.array([level - slope, level + slope])

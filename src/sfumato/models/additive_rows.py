@@ -40,7 +40,8 @@ BIN_MIDDLES = np.concatenate([[-14.0], (BIN_EDGES[:-1] + BIN_EDGES[1:]) / 2, [14
 # Probabilities: the factor is drawn towards a default by this many records where counts are noise,
 # and a bin must have this many deviations of its noise, or it is empty.
 DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
-CAUTION = 2.0  # times the variance of the noise, taken from squares of slopes
+STEEPEST = 2.0  # times the slope that a robust fit of a target without skew would have
+SLOPE_DOUBT = 0.3  # relative deviation of that slope from the best one
 MIN_VARIANCE = 1e-6
 
 
@@ -497,19 +498,23 @@ def probability_line(
     return math.exp(factor), shift * shifted
 
 
-def target_line(moments: Array, noise: float, steepest: float) -> tuple[float, ...]:
-    """Return level and slope of the target over g, and the doubt of the slope.
+def target_line(
+    moments: Array, noise: float, learned: float, noisy: float
+) -> tuple[float, float, float]:
+    """Return level and slope of the target over g, and the relative doubt of the slope.
 
     Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
-    shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
+    drawn towards that of the descent, `learned`, which the noise of its gradients, of variance
+    `noisy` in g, makes too steep.
     """
     n_rows = max(float(moments[0, 0]), 1.0)
     noise = noise / n_rows
     score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])
     own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_VARIANCE), 1.0)
     joint = float(moments[1, 2]) / n_rows - score * target
-    # Positive part: what is left once the noise of it, of variance noise²/2, is taken away.
-    shrunk = max(0.0, 1 - CAUTION * noise**2 / max(joint**2, 1e-300))
-    slope = min(max(joint / own * shrunk, 0.0), steepest)
-    doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
+    usual = learned * max(1 - noisy / own, 0.0)
+    deviation, doubt = SLOPE_DOUBT * learned, noise / (math.sqrt(2) * own)
+    weight = deviation**2 / (deviation**2 + doubt**2)
+    slope = min(max(usual + weight * (joint / own - usual), 0.0), STEEPEST * learned)
+    doubt = math.sqrt(weight) * doubt / max(slope, 1e-300) + noise / own
     return target - slope * score, slope, min(doubt, 1.0)

@@ -1,4 +1,4 @@
-"""Everyday statistics: counts, sums, means, variances, quantiles, histograms.
+"""Everyday statistics: counts, sums, means, variances, quantiles, histograms, correlations.
 
 Each is a noisy sum over records, or a choice by one, for all groups of a question together, with
 error bars that hold for the rows as they are. Read `GroupedRows` (how a record is seen),
@@ -36,7 +36,7 @@ from sfumato.tables.schema import Column, Feature, TableBounds
 Array = NDArray[np.float64]
 
 MAX_GROUPS = 10**6
-MAX_CELLS, MAX_PLACES = 2**16, 2**21  # of a quantile's grid, and of those of all groups
+MAX_CELLS, MAX_PLACES = 2**17, 2**21  # of a quantile's grid, and of those of all groups
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
@@ -172,13 +172,13 @@ class GroupedRows:
     """``cells -> [group, numbers]``, each record alone; the numbers of what is missing are zero.
 
     axes: Of the first cells, by which records are grouped.
-    range: Of the last cell, where numbers are asked for.
-    numbers: ``(x, t) -> numbers`` of cells x inside of the range, which are t scaled to [-1, 1].
+    ranges: Of the last cells, where numbers are asked for.
+    numbers: ``(x, t) -> numbers`` of cells x inside of their ranges, which are t scaled to [-1, 1].
     n_numbers: How many.
     """
 
     axes: tuple[Axis, ...]
-    range: tuple[float, float] = (-1.0, 1.0)
+    ranges: tuple[tuple[float, float], ...] = ((-1.0, 1.0),)
     numbers: Callable[[Array, Array], Array] | None = None
     n_numbers: int = 0
 
@@ -205,10 +205,10 @@ class GroupedRows:
         group = self.groups(cells)
         if self.numbers is None:
             return group[:, None].astype(np.float64)
-        (low, high), values = self.range, cells[:, [-1]]
+        (low, high), values = np.transpose(self.ranges), cells[:, -len(self.ranges) :]
         t = np.clip((values - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
         numbers = self.numbers(np.clip(values, low, high), t)
-        numbers[np.isnan(values[:, 0])] = 0.0
+        numbers[np.isnan(values).any(axis=1)] = 0.0
         return np.column_stack([group, numbers])
 
 
@@ -227,7 +227,7 @@ class GroupedPlaces(GroupedRows):
     def __call__(self, rows: Array) -> Array:
         """Map a block of cells."""
         cells = np.asarray(rows, dtype=np.float64)
-        (low, high), values, group = self.range, cells[:, [-1]], self.groups(cells)
+        ((low, high),), values, group = self.ranges, cells[:, [-1]], self.groups(cells)
         if self.edges is not None:
             place = (values >= self.edges[group]).sum(axis=1)
         else:
@@ -249,6 +249,11 @@ def _polynomials(_: Array, t: Array, degree: int) -> Array:
     p = (1 + t) / 2
     parts = [p, 1 - p] if degree == 1 else [p**2, 2 * p * (1 - p), (1 - p) ** 2]
     return np.hstack(parts)
+
+
+def _products(_: Array, t: Array, largest: float) -> Array:
+    i, j = np.triu_indices(t.shape[1], 1)
+    return np.hstack([np.ones((len(t), 1)), t, t**2 - 0.5, t[:, i] * t[:, j]]) / largest
 
 
 def _square(_: Array, t: Array, centre: float) -> Array:
@@ -316,8 +321,9 @@ class Question:
     counts: str
 
     def rows(self, numbers: Callable[..., Array], n_numbers: int) -> GroupedRows:
-        """Return how a record is seen: the group, and numbers of its last cell."""
-        return GroupedRows(self.axes, self.features[-1].range, numbers, n_numbers)
+        """Return how a record is seen: the group, and numbers of the cells after it."""
+        ranges = tuple(each.range for each in self.features[len(self.axes) :])
+        return GroupedRows(self.axes, ranges, numbers, n_numbers)
 
     def draw(self, release: Release, rows: GroupedRows) -> Any:
         """Charge what was declared, unless it was, and draw."""
@@ -372,7 +378,7 @@ class Question:
 def _begin(
     table: Any,
     by: str | Sequence[str],
-    column: str | None = None,
+    columns: Sequence[str] = (),
     *,
     bounds: TableBounds | Mapping[str, Any],
     epsilon: float,
@@ -396,10 +402,10 @@ def _begin(
         )
     by = [by] if isinstance(by, str) else list(by)
     asked = [replace(_column(known, name), fill=None, log=False) for name in by]
-    if column is not None:
-        last = _column(known, column)
+    for name in columns:
+        last = _column(known, name)
         if last.categories is not None or last.parts:
-            raise InvalidInputError(f"The column {column!r} holds no numbers by its bounds.")
+            raise InvalidInputError(f"The column {name!r} holds no numbers by its bounds.")
         asked.append(replace(last, fill=None, log=last.log and keeps_log))
     asked = asked or [*known.used[:1]]  # records of which nothing is asked are read by something
     unit = unit or (Unit.RECORD if known.person is None else Unit.PERSON)
@@ -463,6 +469,15 @@ def _bars(figures: Array, half: Any, low: float, high: float) -> dict[str, Array
     """Return the ends of error bars, inside of what is possible."""
     ends = {"low": figures - half, "high": figures + half}
     return {name: np.clip(each, low, high) for name, each in ends.items()}
+
+
+def _propagated(figure: Callable[[Array], Array], sums: Array, wide: float) -> tuple[Array, Array]:
+    """Return a figure of sums, and half of its error bar: each sum is moved by its own."""
+    found = figure(sums)
+    moved = [figure(sums + step) for step in wide * np.eye(len(sums))[:, :, None]]
+    other = [figure(sums - step) for step in wide * np.eye(len(sums))[:, :, None]]
+    farther = np.maximum(np.abs(np.array(moved) - found), np.abs(np.array(other) - found))
+    return found, np.linalg.norm(farther, axis=0)
 
 
 def _counts(asked: Question) -> tuple[Array, dict[str, Array]]:
@@ -607,7 +622,7 @@ def release_sum(
 
     $returns
     """
-    asked = _begin(table, by, column, **promise)
+    asked = _begin(table, by, [column], **promise)
     low, high = asked.features[-1].range
     largest = max(abs(low), abs(high))
     rows = asked.rows(partial(_share_of_largest, largest=largest), 1)
@@ -637,7 +652,7 @@ def release_mean(
         The figures, their error bars and the guarantee. The mean is null where the count is no
         larger than its noise; its error bar is then the range.
     """
-    asked = _begin(table, by, column, **promise)
+    asked = _begin(table, by, [column], **promise)
     low, high = asked.features[-1].range
     if asked.is_alone:  # [S3] the count costs nothing
         sums, noise = asked.sums(asked.rows(_count_and_value, 2), 1.0, math.sqrt(0.5))
@@ -681,7 +696,7 @@ def release_variance(
     ReleasedStatistic
         The figures, their error bars and the guarantee; null where the count is too small.
     """
-    asked = _begin(table, by, column, **promise)
+    asked = _begin(table, by, [column], **promise)
     low, high = asked.features[-1].range
     z, unit = _factor(asked.confidence), ((high - low) / 2) ** 2
     if asked.is_alone:  # [S6] squares around a first mean
@@ -701,16 +716,62 @@ def release_variance(
         half += (1 + centre**2) * (wide / n) ** 2
     else:  # [S4] polynomials that add up to one
         sums, noise = asked.sums(asked.rows(partial(_polynomials, degree=2), 3))
-        count = sums.sum(axis=1)
-        is_clear = count > 3 * z * math.sqrt(3) * noise
-        n = np.where(is_clear, count, 1.0)
-        m, q = (sums[:, 0] - sums[:, 2]) / n, (sums[:, 0] - sums[:, 1] + sums[:, 2]) / n
-        slopes = np.stack([1 - 2 * m, -np.ones_like(m), 1 + 2 * m]) - q + 2 * m**2
-        found, error = q - m**2, z * noise / n
-        half = error * np.linalg.norm(slopes, axis=0) + 2 * error**2
+        is_clear = sums.sum(axis=1) > 3 * z * math.sqrt(3) * noise
+        found, half = _propagated(_variance, np.where(is_clear, sums.T, 1.0), z * noise)
     bars = _bars(found, np.where(is_clear, half, 2.0), 0.0, 1.0)
     figures = {"variance": np.where(is_clear, np.clip(found, 0.0, 1.0), np.nan), **bars}
     return asked.released("variance", {name: unit * each for name, each in figures.items()})
+
+
+def _variance(sums: Array) -> Array:
+    """Return the variance by sums of Bernstein's polynomials of degree 2."""
+    p, q, r = sums / sums.sum(axis=0)
+    return np.asarray((p - q + r) - (p - r) ** 2)
+
+
+@_documented
+def release_correlation(
+    table: Any, columns: Sequence[str], *, by: str | Sequence[str] = (), **promise: Any
+) -> ReleasedStatistic:
+    """Release the correlations of columns of numbers, of the records that have all of them.
+
+    Parameters
+    ----------
+    $table
+    columns : sequence of str
+        Two columns of numbers or more; those outside of the bounds are moved to the nearest bound.
+    $by
+
+    Returns
+    -------
+    ReleasedStatistic
+        A row for each pair, `first` and `second`. A correlation is null where a variance is no
+        larger than its noise; its error bar is then -1 to 1.
+    """
+    d = len(columns)
+    if isinstance(columns, str) or not 2 <= d == len(set(columns)):
+        raise InvalidInputError("'columns' must name two different columns of numbers or more.")
+    asked = _begin(table, by, columns, **promise)
+    largest = 1 + 1.5 * d + d * (d - 1) / 2  # [S7]
+    apart = d * (d + 2) ** 2 / (2 * (d + 1)) / largest
+    rows = asked.rows(partial(_products, largest=largest), 1 + 2 * d + d * (d - 1) // 2)
+    length = math.sqrt(1 + 1.25 * d + d * (d - 1) / 2) / largest
+    sums, noise = asked.sums(rows, apart, length)
+    i, j = np.triu_indices(d, 1)
+
+    def correlations(sums: Array) -> Array:
+        means, squares, products = np.split(sums[1:] / sums[0], [d, 2 * d])
+        spread = np.where(sums[0] > 0, squares + 0.5 - means**2, 0.0)
+        return (products - means[i] * means[j]) / np.sqrt(np.maximum(spread[i] * spread[j], 0.0))
+
+    with np.errstate(divide="ignore", invalid="ignore"):  # not finite: no figure
+        found, half = _propagated(correlations, sums.T, _factor(asked.confidence) * noise)
+    is_clear = np.isfinite(half) & (half < 1)
+    bars = _bars(np.where(is_clear, found, 0.0), np.where(is_clear, half, 2.0), -1.0, 1.0)
+    pairs = {"first": np.array(columns)[i], "second": np.array(columns)[j]}
+    figures = {name: np.tile(each, sums.shape[0]) for name, each in pairs.items()}
+    bars = {"correlation": np.where(is_clear, np.clip(found, -1.0, 1.0), np.nan), **bars}
+    return asked.released("correlation", figures | {name: b.T for name, b in bars.items()})
 
 
 @_documented
@@ -743,14 +804,14 @@ def release_quantiles(
     shares = [float(each) for each in np.atleast_1d(np.asarray(at, dtype=float))]
     if not shares or not all(0 < each < 1 for each in shares):
         raise InvalidInputError("'at' must be numbers between 0 and 1, such as 0.5.")
-    asked = _begin(table, by, column, keeps_log=True, **promise)
+    asked = _begin(table, by, [column], keeps_log=True, **promise)
     feature, n_groups = asked.features[-1], GroupedRows(asked.axes).n_groups
     is_whole = _is_whole(feature) and not feature.log
     n_cells = max(2, min(MAX_CELLS, MAX_PLACES // n_groups))
     low, high = feature.range
     if is_whole:  # a cell is one whole number, if they are not too many
         n_cells, low, high = min(n_cells, int(high - low) + 1), low - 0.5, high + 0.5
-    rows = GroupedPlaces(asked.axes, (low, high), n_cells=n_cells)
+    rows = GroupedPlaces(asked.axes, ((low, high),), n_cells=n_cells)
     step, missed = (high - low) / n_cells, (1 - asked.confidence) / 2
     away = step * AWAY ** np.arange(math.ceil(math.log(n_cells, AWAY)) + 1)
     away = np.concatenate([-away[::-1], [0.0], away]) - step / 2
