@@ -210,13 +210,12 @@ def test_a_score_is_never_silently_of_records() -> None:
     assert budget.spent() == 0
 
 
-@pytest.mark.parametrize("n", [8_000, 30_000, 150_000])
+@pytest.mark.parametrize("n", [2_200, 4_000, 150_000])
 def test_the_alarm_for_wrong_labels(n: int) -> None:
     """False alarms below 1 % with 18 % of other labels, misses below 5 % without any."""
-    rng, noise, shape = np.random.default_rng(0), 42.0, (27, 2)
-    cells = np.exp(-0.5 * ((np.arange(27) - np.array([[8], [15]])) / 3.0) ** 2)
-    cells = (cells / cells.sum(axis=1, keepdims=True)).T
+    rng, noise = np.random.default_rng(0), 95.0  # of a fit at epsilon 1
     for share, wanted in ((0.18, False), (0.0, True)):
-        exact = n * cells * [1 - share, share]
-        found = [is_first_alone(exact + rng.normal(0, noise, shape), noise) for _ in range(2000)]
+        exact = n * np.array([1 - share, share])
+        released = np.maximum(exact + rng.normal(0, noise, (20_000, 2)), 1.0)
+        found = [is_first_alone(each, noise) for each in released]
         assert np.mean(np.array(found) != wanted) < (0.05 if wanted else 0.01)

@@ -113,7 +113,6 @@ def test_probabilities_are_those_of_the_labels(noise: None) -> None:
     fitted = classifier(n_steps=120).fit(X[:8000], y[:8000])
     found = fitted.predict_proba(X[8000:])[:, 1]
     assert np.mean(np.abs(found - chance[8000:])) < 0.06
-    assert fitted.score_factor_ < 0.8  # clipped slopes make scores too large
     three = np.digitize(X[:, 0], [-0.3, 0.3])
     three = np.where(rng.random(12_000) < 0.3, rng.integers(0, 3, 12_000), three)
     bounds = Bounds(lower=-1.0, upper=1.0, labels=[0, 1, 2])
@@ -148,9 +147,10 @@ def test_the_line_is_that_of_least_squares(rng: np.random.Generator) -> None:
     g = rng.uniform(-1, 1, 5000)
     t = 0.2 + 0.5 * g + 0.1 * rng.normal(size=5000)
     rows = np.column_stack([np.ones(5000), g, t])
-    level, slope, _ = target_line(rows.T @ rows, 1e-9, 10.0)
+    level, slope, _ = target_line(rows.T @ rows, 1e-9, 0.4, 0.0)
     assert [level, slope] == pytest.approx([0.2, 0.5], abs=0.01)
-    assert target_line(rows.T @ rows, 1e5, 10.0)[1] == 0  # all noise
+    assert target_line(rows.T @ rows, 1e7, 0.4, 0.0)[1] == pytest.approx(0.4)  # as learned
+    assert target_line(rows.T @ rows, 1e7, 0.4, 2.0)[1] == pytest.approx(0.0, abs=1e-6)  # all noise
 
 
 # What decides about the releases ------------------------------------------------------------------

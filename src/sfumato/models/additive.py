@@ -65,9 +65,9 @@ from sfumato.sums.statistics import ClassCounts, CountTables, PlaceCounts, Secon
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
-RARE = 0.12  # share of all labels but the first, below which a fit warns
+RARE = 0.18  # share of all labels but the first, about which a fit should not warn
 KNOT_SHARE = 0.05  # of mu²
-ORDER_SHARE, CROSSED_SHARE, COUNT_SHARE = 0.02, 0.1, 1e-3  # of its Gaussian part
+ORDER_SHARE, CROSSED_SHARE, COUNT_SHARE = 0.02, 0.1, 5e-3  # of its Gaussian part
 PRIVATE_LEVELS, PUBLIC_LEVELS = 3, 2  # nine knots at quantiles, five at public places
 SCORE_LEVELS = 3  # octiles of the scores
 # A cut is off by some records divided by its epsilon: private knots need this many, times the
@@ -377,8 +377,6 @@ class AdditiveModel(PrivateEstimator):
         budget: Budget,
         shares: tuple[float, float, float, float],
         last: Statistic,
-        *,
-        counted: bool = False,
     ) -> tuple[AdditiveScores, Release, Any, float, float, float]:
         """Declare all releases, and draw all but those of scores; what is learned is noted.
 
@@ -396,7 +394,7 @@ class AdditiveModel(PrivateEstimator):
         n_pairs = 0 if paired_from is None else min(MAX_PAIRS, math.comb(n_columns, 2))
 
         counts = cuts = spread = orders = crossed = octiles = None  # in the order of the draws
-        if counted or (has_target and (cut_from or paired_from)):
+        if not has_target or cut_from or paired_from:
             counts = budget.gaussian(ClassCounts(n_classes), COUNT_SHARE)
         cut = () if cut_from is None else columns.numeric
         if cut:
@@ -424,12 +422,12 @@ class AdditiveModel(PrivateEstimator):
         sizes = None if counts is None else np.maximum(budget.draw(counts), 1.0)  # [A3] sizes
         n_rows = math.inf if sizes is None else float(sizes.sum())
         self.knots_, centre, scale = public_knots(columns, public_levels), 0.0, 1.0
-        places = cells.mapped(BesideTarget(columns, has_target))
+        read = cells.mapped(BesideTarget(columns, has_target))
         if cuts is not None:  # [A1] knots
-            knots = knots_at(budget.draw(cuts, places))
+            knots = knots_at(budget.draw(cuts, read))
             self.knots_ = knots if n_rows >= (cut_from or 0.0) else self.knots_
         if spread is not None:  # median and spread of a target
-            (target,) = knots_at(budget.draw(spread, places))
+            (target,) = knots_at(budget.draw(spread, read))
             centre = float(target[len(target) // 2])
             scale = max(float(target[-2] - target[1]) / 2, MIN_SPREAD)
         hats = HatRows(columns, self.knots_)
@@ -457,7 +455,7 @@ class AdditiveModel(PrivateEstimator):
             whole = float(second[: hats.width, : hats.width].sum())
             whole = max(whole / (n_columns * rows.units[0]) ** 2, 1.0)
             sizes = np.full(n_classes, (cells.public_rows or whole) / n_classes)
-        self.counts_, n_rows = sizes, max(1.0, float(sizes.sum()))
+        self.counts_, n_rows = sizes, max(1.0, float(cells.public_rows or sizes.sum()))
         square = (1 - rows.share) * DEFAULT_SQUARE + rows.share * DEFAULT_PRODUCT
         white, steepest = whitened_rows(second, budget.noise(moment), n_rows, square)
         encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
@@ -570,16 +568,15 @@ class AdditiveModel(PrivateEstimator):
             raise refuse("pairs_", "places of columns")
 
 
-def is_first_alone(table: Array, noise: float) -> bool:
-    """Return whether released counts, of cells by label, show hardly a label but the first.
+def is_first_alone(counts: Array, noise: float) -> bool:
+    """Return whether released counts of labels show hardly one but the first.
 
-    It is said where the others, with their noise, are below a share of RARE. Cells that are no
-    larger than their noise are passed over.
+    It is said where the others, with their noise, are below a share of RARE, and without it below
+    half of that: where there are too few records to tell, it is not said.
     """
-    n_classes = table.shape[1]
-    seen = table[table.sum(axis=1) > 2 * noise * math.sqrt(n_classes)]
-    deviation = noise * math.sqrt(max(seen.shape[0], 1) * (n_classes - 1))
-    return bool(seen[:, 1:].sum() + 2.33 * deviation < RARE * seen.sum())
+    others, total = float(counts[1:].sum()), float(counts.sum())
+    deviation = noise * math.hypot(1 - RARE, RARE) * math.sqrt(len(counts) - 1)
+    return others + 2.4 * deviation < RARE * total and others < RARE / 2 * total
 
 
 @dataclass(eq=False, repr=False)
@@ -622,7 +619,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     intercept_ : ndarray of shape (1 or n_classes,)
         The constant.
     counts_ : ndarray of shape (n_classes,)
-        Released class sizes; equal parts of the public number of rows where none were needed.
+        Released class sizes.
     noise_factor_, hat_means_ : ndarray
         B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef_`; released means of
         the hats.
@@ -641,7 +638,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     Privacy
     -------
     Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
-    Released : cuts of each column of numbers, class sizes and sums of the hats of each class where
+    Released : cuts of each column of numbers, class sizes, sums of the hats of each class where
         they are needed, the second moment of the hats and products, `n_steps` gradients, and
         counts of scores by label.
     Sensitivity : a record is counted once per column; hats have length 1 at most, so the second
@@ -681,11 +678,10 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         bins = CountTables((n_bins, n_classes), ((0, 1),), n_classes)
         if n_classes == 2:
             bins = CountTables((n_bins,), ((0,),), 2)
-        counted = cells.public_rows is None or self.class_weight == "balanced"
-        scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins, counted=counted)
+        scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins)
         drawn = budget.draw(look, cells.mapped(ScoreBins(scores)))  # [A10] scores by label
         (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
-        if is_first_alone(table.reshape(-1, n_classes), noise):
+        if is_first_alone(self.counts_, budget.noise(budget.releases[0])):
             warnings.warn(
                 "By the released counts, hardly any record has a label other than the first of the "
                 "public set. A label that is not in the set counts as the first: are the labels of "
@@ -803,7 +799,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         low, high = target_range(self)
         cells, budget = self._begin(X, y, groups, target=(low, high, low, high - low))
-        n_rows, signal = cells.public_rows, math.sqrt(FEW * MANY)
+        n_rows, signal = cells.public_rows, FEW**0.25 * MANY**0.75
         if n_rows is not None and math.isfinite(self.epsilon):
             signal = n_rows * mu_from_budget(self.epsilon, self.delta)
         few = math.log(MANY / min(max(signal, FEW), MANY)) / math.log(MANY / FEW)

@@ -762,7 +762,8 @@ def release_correlation(
     def correlations(sums: Array) -> Array:
         means, squares, products = np.split(sums[1:] / sums[0], [d, 2 * d])
         spread = np.where(sums[0] > 0, squares + 0.5 - means**2, 0.0)
-        return (products - means[i] * means[j]) / np.sqrt(np.maximum(spread[i] * spread[j], 0.0))
+        both = np.sqrt(np.maximum(spread[i] * spread[j], 0.0))
+        return np.asarray((products - means[i] * means[j]) / both)
 
     with np.errstate(divide="ignore", invalid="ignore"):  # not finite: no figure
         found, half = _propagated(correlations, sums.T, _factor(asked.confidence) * noise)
