@@ -252,14 +252,23 @@ def test_all_is_charged_first_and_nothing_else_reads_rows(name: str) -> None:
     "ask", [release_sum, release_mean, release_variance, release_histogram, release_quantiles]
 )
 def test_a_secret_number_of_rows_decides_nothing(ask: Callable[..., Any], column: str) -> None:
-    options = {"bounds": bounds(None), "epsilon": 1.0, "relation": "add_or_remove_one"}
-    with taped() as tape:
-        found = ask(table(300), column, **options)
-    for n_rows in (0, 9, 20_000):  # on both sides of rules by the number of rows
-        with taped(tape) as replay:
-            again = ask(table(n_rows, seed=7), column, **options)
-        assert again.table.equals(found.table)
-        assert [r.mechanism for r in replay.releases] == [r.mechanism for r in tape.releases]
+    """That of all records; or of the rows of as many persons, each with few or many."""
+
+    def rows(n: int, n_persons: int, seed: int = 0) -> pd.DataFrame:
+        return table(n, seed).assign(id=np.arange(n) % n_persons)
+
+    for person, relation, tables in (  # on both sides of rules by the number of rows
+        (None, "add_or_remove_one", [rows(n, 1, 7) for n in (0, 9, 20_000)]),
+        ("sum", "replace_one", [rows(n, 300, 7) for n in (600, 1200)]),
+    ):
+        options = {"bounds": bounds(person), "epsilon": 1.0, "relation": relation}
+        with taped() as tape:
+            found = ask(rows(300, 300), column, **options)
+        for other in tables:
+            with taped(tape) as replay:
+                again = ask(other, column, **options)
+            assert again.table.equals(found.table)
+            assert [r.mechanism for r in replay.releases] == [r.mechanism for r in tape.releases]
 
 
 def test_odd_cells_are_missing_and_nothing_else() -> None:
