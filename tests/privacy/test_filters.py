@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm, poisson
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.privacy import composition
 from sfumato.privacy.distributions import pld_epsilon
 from sfumato.privacy.events import (
     ApproximateEvent,
@@ -240,3 +241,27 @@ def test_mu_of_an_answer_is_rounded_up(epsilon: float) -> None:
 def test_the_conversion_of_divergences_is_the_one_of_the_literature(order, delta) -> None:
     exact = math.log(((order - 1) / order) ** (order - 1) / (order * delta)) / (order - 1)
     assert _slack(order, delta) == pytest.approx(exact, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["pure", "gaussian", "renyi"])
+def test_what_is_left_of_a_filter_fits_and_hardly_more(kind: str) -> None:
+    delta = 0.0 if kind == "pure" else 1e-6
+    filter_ = PrivacyFilter(kind, 2.0, delta)
+    for spent in (Cost(), filter_.cost([PureEvent(0.1)])):
+        left = filter_.left(spent)
+        fits = []
+        for share in (1 - 1e-4, 1.01):
+            event = PureEvent(share * left)
+            if kind != "pure":
+                event = GaussianEvent(1 / mu_from_budget(share * left, delta))
+            fits.append(filter_.admits(spent.plus(filter_.cost([event]))))
+        assert fits == [True, False]
+
+
+def test_mu_in_closed_form_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    noises, seen = np.random.default_rng(0).uniform(0.5, 90, (40, 5)).tolist(), []
+    monkeypatch.setattr(composition, "added_epsilon", lambda *told: seen.append(told[2]) or 0.0)
+    for row in noises:
+        composition._simple_epsilon(flatten(map(GaussianEvent, row)), 1e-6)
+        exact = sum(1 / Fraction(noise) ** 2 for noise in row)
+        assert exact <= Fraction(seen[-1]) ** 2 <= exact * (1 + Fraction(1, 2**40))
