@@ -29,6 +29,7 @@ MAX_VALUES = 32  # whole numbers of so short a range have a cell each, also in p
 MAX_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
 NARROW = 2.0**-30  # of its range: the width of a cell that stands for one value
 MAX_CATEGORIES = 64  # further categories share the last cell
+TAIL_HALVINGS, END_HALVINGS = 6, 3  # beyond the outermost cuts: towards the cut, and the end
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class ColumnCells:
         """Return a public bound on its cells if ranges are halved so often."""
         if self.n_categories:
             return min(self.n_categories, MAX_CATEGORIES) + 1
-        return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
+        n_cut = 2**levels + 4 + 2 * (TAIL_HALVINGS + END_HALVINGS)
+        return (n_cut if self.edges is None else len(self.edges) - 1) + 1
 
     def with_values(self, most: int) -> ColumnCells:
         """Cut a range of more whole numbers than that at released edges instead."""
@@ -142,6 +144,11 @@ class TableCells:
                 continue
             row, width = next(rows), column.upper - column.lower
             inner = column.lower + EDGES[np.unique(row[row > 0]).astype(np.intp) - 1] * width
+            near, far = (0.5 ** np.arange(1, k + 1) for k in (TAIL_HALVINGS, END_HALVINGS))
+            outer = [(inner[0], column.lower), (inner[-1], column.upper)] if len(inner) else []
+            for cut, end in outer:
+                tail = cut + (end - cut) * np.concatenate([near, 1 - far])
+                inner = np.concatenate([inner, tail])
             if column.is_whole:  # the same records on both sides, and no cell without a number
                 inner = np.ceil(inner) - 0.5
             # Both ends of the range, and zero, have a cell of their own.

@@ -30,7 +30,7 @@ from sfumato.models.gaussians import CentredGaussians, ClassGaussianSums, stored
 from sfumato.sums.grid import MAX_ROWS
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.sums.statistics import EDGES
-from sfumato.synthetic.cells import MAX_FINE_VALUES, MAX_VALUES, public_columns
+from sfumato.synthetic.cells import MAX_FINE_VALUES, MAX_VALUES, TableCells, public_columns
 from sfumato.synthetic.table_law import TableLaw, column_tables, release_table
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import (
@@ -60,10 +60,11 @@ _GAUSSIANS = record(
 _TREE = record(
     cuts=numbers(None, None, least=0.0),
     columns=numbers(None),
+    classes=numbers(None),
     moment=numbers(None, None),
     tree=integers(None, 2),
     pairs=numbers(None),
-    noise=numbers(3, least=0.0),
+    noise=numbers(4, least=0.0),
     n_rows=_number,
     most_values=whole(least=MAX_VALUES, most=MAX_FINE_VALUES),
 )
@@ -378,11 +379,15 @@ class Fabricator(PrivateEstimator):
         if "columns" not in released:
             raise refuse("released_", "numbers that were released of a table")
         columns = [c.with_values(released["most_values"]) for c in public_columns(self._table)]
-        cuts, target = released["cuts"], self._target_place
+        cuts = released["cuts"]
         if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
             raise refuse("released_", "one row of cuts for each column of numbers")
-        if len(released["columns"]) != column_tables(columns, cuts, self._n_classes, target).size:
+        if len(released["columns"]) != column_tables(TableCells.of(columns, cuts)).size:
             raise refuse("released_", "counts of the columns")
+        alone = {**released, "classes": np.empty(0)}
+        law = TableLaw(self._table, columns, self._n_classes, alone, self._target_place)
+        if len(released["classes"]) != (law.class_tables.size if law.n_classes > 1 else 0):
+            raise refuse("released_", "counts of the columns by class")
         law = self.released_law()
         tree, n_features = released["tree"], len(law.features)
         width = len(law.latents) if len(columns) > 1 else 0

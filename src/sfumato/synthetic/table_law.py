@@ -3,24 +3,26 @@
 `release_table`, which alone sees records:
 
 1. Where columns of numbers are cut, by private quantiles; then the counts of the cells of each
-   column by class, with Gaussian noise. A numeric target is cut into classes.
-2. One second moment of the normal scores of all columns, with Gaussian noise: every pair at once.
-3. A spanning tree of the pairs that a Gaussian copula misses most, by the exponential mechanism,
-   and their counts by class. Where rows are too few for that, steps 1 and 2 are drawn again.
+   column, with Gaussian noise.
+2. Counts of parts of each column by class, with Gaussian noise. The parts of a numeric target are
+   its classes.
+3. One second moment of the normal scores of all columns, with Gaussian noise: every pair at once.
+4. A spanning tree of the pairs that a Gaussian copula misses most, by the exponential mechanism,
+   and their counts by class. Where rows are too few for that, steps 2 and 3 are drawn again.
 
 `TableLaw`, from released numbers alone: cells that do not stand out from the noise are joined;
 the moment becomes the correlations of a Gaussian copula; along the tree, each column takes the
 cells of its released pair in the order of its Gaussian, so that pairs of the tree are met and all
 others follow the copula. The class is drawn last, by an additive logistic model whose expected
-counts by class are the released ones.
+counts by class are the released ones; inside its class a numeric target follows its Gaussian.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -35,7 +37,7 @@ from sfumato.models.budget import Budget, Law, Release
 from sfumato.models.smoothing import density_threshold
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import CountTables, PlaceCounts, SecondMoment
+from sfumato.sums.statistics import CountTables, PlaceCounts, SecondMoment, Statistic
 from sfumato.synthetic.cells import (
     MAX_CATEGORIES,
     MAX_FINE_VALUES,
@@ -52,7 +54,7 @@ Codes = NDArray[np.intp]
 
 # Chosen once on training rows of public and made tables, and fixed since.
 CUT_SHARE, TREE_SHARE = 0.07, 0.05  # of mu²: where columns are cut, which pairs
-COLUMN_SHARE, MOMENT_SHARE = 0.38, 0.28  # of the Gaussian part; pairs have the rest
+COLUMN_SHARE, CLASS_SHARE, MOMENT_SHARE = 0.18, 0.24, 0.25  # of the Gaussian part; rest: pairs
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 ROWS_OF_A_CUT = 16.0  # by the epsilon of one cut: rows that a part needs
 MAX_LEVELS, MIN_LEVELS = 7, 3
@@ -60,10 +62,11 @@ ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a c
 PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are released
 STANDS_OUT = 2.5  # standard deviations of the noise
 FEW_CELLS = 8  # of a column: none of them is joined
-MAX_TARGET_CLASSES, TARGET_GROUPS = 16, 4  # of a numeric target, alone and in pairs
+MIN_TARGET_CLASSES, MAX_TARGET_CLASSES, TARGET_GROUPS = 4, 16, 4  # of a numeric target; in pairs
 MAX_SIDE, MIN_GROUP_CELLS = 24, 25  # cells of a column in pairs; of a pair in each class
 MAX_SCORE, SPREAD = 2.5, 2.0  # of a normal score; of squared lengths about their expectation
 HERMITE = 8
+FEW_FACTORS = 2  # of what a copula misses in a pair
 WEAK = 4.0  # variances of noise that an entry of the moment must exceed
 SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
 RIDGE = 1.0  # of the label model, by the noise of its counts
@@ -108,7 +111,7 @@ def release_table(
     columns = tuple(column.with_values(most_values) for column in columns)
     numeric = tuple(i for i, column in enumerate(columns) if column.is_cut)
     features = [i for i in range(n_columns) if i != target]
-    n_latent = len(features) + sum(columns[i].may_be_missing for i in features)
+    n_latent = n_columns + sum(columns[i].may_be_missing for i in features)
     levels, cuts = 0, None
     if numeric:
         moved = records.sensitivity(PlaceCounts(numeric), "part")
@@ -116,19 +119,24 @@ def release_table(
         cuts = budget.quantiles(PlaceCounts(numeric), levels, CUT_SHARE)
     # What cannot be drawn or held is refused before the charge: sizes are public bounds.
     largest = max(column.max_cells(levels) for column in columns)
-    most_classes = n_classes if target is None else MAX_TARGET_CLASSES
-    tables = _tables(n_columns, largest * most_classes)
-    is_joint = n_columns > 1 and len(features) > 0
-    counts = budget.gaussian(tables, COLUMN_SHARE if is_joint else None)
-    choice = moment = more = None
+    most_classes = n_classes if target is None else MAX_TARGET_CLASSES + 1
+    has_classes = most_classes > 1 and len(features) > 0
+    is_joint = n_columns > 1
+    share = COLUMN_SHARE + (0 if has_classes else CLASS_SHARE)
+    counts = budget.gaussian(
+        _tables(n_columns, largest), share if is_joint or has_classes else None
+    )
+    side = max(MAX_SIDE, MAX_CATEGORIES) + 2
+    classes = choice = moment = more = None
+    if has_classes:
+        by_class = _tables(len(features), side * most_classes)
+        classes = budget.gaussian(by_class, CLASS_SHARE if is_joint else None)
     if is_joint:
         moment = budget.gaussian(SecondMoment(n_latent), MOMENT_SHARE)
-        more = budget.gaussian(
-            _tables(n_columns, (max(MAX_SIDE, MAX_CATEGORIES) + 2) ** 2 * most_classes), count=2
-        )
+        more = budget.gaussian(_tables(n_columns, side**2 * most_classes), count=2)
         if exact and len(features) > 2:
             law = Law(ExponentialMechanism, "part", per_mu=2.0)
-            choice = Release(law, tables, TREE_SHARE, count=len(features) - 1)
+            choice = Release(law, _tables(n_columns), TREE_SHARE, count=len(features) - 1)
             budget.releases.append(choice)
     receipt = budget.charge()  # [W1] charge all, then draw
 
@@ -138,7 +146,8 @@ def release_table(
     released: dict[str, Any] = {
         "cuts": drawn,
         "n_rows": given.public_rows,
-        "noise": np.array([budget.noise(counts), 0.0, 0.0]),
+        "noise": np.array([budget.noise(counts), 0.0, 0.0, 0.0]),
+        "classes": np.empty(0),
         "moment": np.zeros((0, 0)),
         "tree": np.empty((0, 2), dtype=np.intp),
         "pairs": np.empty(0),
@@ -148,44 +157,54 @@ def release_table(
     def known() -> TableLaw:
         return TableLaw(bounds, columns, n_classes, released, target)
 
-    cells = records.mapped(TableCells.of(columns, drawn))
-    first = column_tables(columns, drawn, n_classes, target)
-    of_class = cells.mapped(class_lookup(TableCells.of(columns, drawn), target))
-    released["columns"] = budget.draw(counts, of_class, first)  # [W3] columns by class
+    places = TableCells.of(columns, drawn)
+    cells = records.mapped(places)
+    released["columns"] = budget.draw(counts, cells, column_tables(places))  # [W3] columns alone
+    pair_noise = 0.0 if more is None else budget.noise(more) / math.sqrt(2)  # the mean of two draws
+    has_pairs = len(features) > 2 and known().n_rows >= PAIR_SIGNAL * pair_noise
+    n_more = 0 if more is None or has_pairs else 1 if has_classes else 2  # [W5]
+
+    def repeated(release: Release, statistic: Statistic) -> tuple[float, Callable[..., Array]]:
+        """Return noise and draw of a release, of a mean where rows are too few for pairs."""
+        if not n_more or more is None:
+            return budget.noise(release), partial(budget.draw, release)
+        mechanism = replace(more.mechanism, sensitivity=records.sensitivity(statistic))
+        one, other = budget.noise(release) ** 2, records.variance_of(mechanism)
+        weight = one / (other + n_more * one) if finite else 1 / (1 + n_more)
+
+        def draw(rows: Records, asked: Statistic) -> Array:
+            more_draws = [rows.release(asked, mechanism, receipt) for _ in range(n_more)]
+            own = budget.draw(release, rows, asked)
+            return np.asarray((1 - n_more * weight) * own + weight * np.sum(more_draws, axis=0))
+
+        return math.sqrt(one * (1 - n_more * weight)), draw
+
+    if classes is not None:
+        released["noise"][1], draw = repeated(classes, by_class)
+        law_now = known()
+        released["classes"] = draw(cells.mapped(law_now.class_lookup), law_now.class_tables)  # [W4]
     if moment is None or more is None:
         return released
     law_now = known()
-    lookup, unit = law_now.score_lookup, law_now.score_unit
-    statistic = SecondMoment(n_latent)
-    released["moment"] = unit * budget.draw(moment, cells.mapped(lookup))  # [W4] all pairs
-    released["noise"][1] = unit * budget.noise(moment) / math.sqrt(2)  # off the diagonal
-    pair_noise = budget.noise(more) / math.sqrt(2)  # of the mean of two draws
-    if len(features) < 3 or law_now.n_rows < PAIR_SIGNAL * pair_noise:
-        # [W5] too few rows for pairs: columns and moment once more
-        mechanism = replace(more.mechanism, sensitivity=records.sensitivity(statistic))
-        noise = [budget.noise(more), unit * math.sqrt(records.variance_of(mechanism) / 2)]
-        again = [
-            budget.draw(more, of_class, first),
-            unit * cells.mapped(lookup).release(statistic, mechanism, receipt),
-        ]
-        for i, name in enumerate(("columns", "moment")):  # means by precision
-            before = released["noise"][i]
-            share = noise[i] ** 2 / (before**2 + noise[i] ** 2) if finite else 0.5
-            released[name] = share * released[name] + (1 - share) * again[i]
-            released["noise"][i] = before * math.sqrt(share)
+    unit, statistic = law_now.score_unit, SecondMoment(n_latent)
+    noise, draw = repeated(moment, statistic)
+    released["moment"] = unit * draw(
+        cells.mapped(law_now.score_lookup), statistic
+    )  # [W6] all pairs
+    released["noise"][2] = unit * noise / math.sqrt(2)  # off the diagonal
+    if not has_pairs:
         return released
-    released["noise"][2] = pair_noise
+    released["noise"][3] = pair_noise
     law_now = known()
     pairs = tuple(combinations(range(len(features)), 2))
     joined = cells.mapped(law_now.pair_lookup)
     if choice is not None:
         placed = law_now.copula_cells
         parts = [part[placed[:, k]] for k, part in enumerate(law_now.coarse)]
-        parts += [np.zeros(len(placed), dtype=np.intp)] * (
-            target is not None
-        )  # the group is not asked
-        rows = np.column_stack(parts)
-        reference = law_now.pair_tables(pairs, without_class=True)
+        rows = np.column_stack(
+            [*parts, np.zeros((len(placed), n_columns - len(features)), dtype=np.intp)]
+        )
+        reference = CountTables(law_now.pair_tables(()).sizes, pairs)  # the class is not asked
         made = reference.add_up(rows, np.zeros(len(rows), dtype=np.intp))
         expected = [each * law_now.n_rows / len(rows) for each in reference.split(made)]
         one = math.sqrt(2 / math.pi) * pair_noise / 2
@@ -199,40 +218,20 @@ def release_table(
             tuple(expected),
             penalties,
         )
-        released["tree"] = joined.release(reference, chooser, receipt).astype(np.intp)  # [W6]
+        released["tree"] = joined.release(reference, chooser, receipt).astype(np.intp)  # [W7]
     else:
         strength = np.abs(law_now.correlations)
         scores = np.array([strength[i, j] for i, j in pairs])
         released["tree"] = SpanningTreeMechanism.best(scores, len(features) - 1, pairs)
     chosen = law_now.pair_tables(tuple(map(tuple, released["tree"].tolist())))
     both = [budget.draw(more, joined, chosen) for _ in range(2)]
-    released["pairs"] = np.mean(both, axis=0)  # [W7] pairs of the tree by class
+    released["pairs"] = np.mean(both, axis=0)  # [W8] pairs of the tree by class
     return released
 
 
-def column_tables(
-    columns: Sequence[ColumnCells], cuts: Array, n_classes: int, target: int | None
-) -> CountTables:
-    """Return the tables of step 1: each column by class; a numeric target has one of its own."""
-    cells = TableCells.of(columns, cuts)
-    n_columns = cells.width
-    if target is None:
-        return CountTables(cells.sizes, tuple((i,) for i in range(n_columns)), n_classes)
-    sizes = (*cells.sizes, int(class_lookup(cells, target).tables[-1][-1]) + 1)
-    listed = tuple((i,) if i == target else (i, n_columns) for i in range(n_columns))
-    return CountTables(sizes, listed)
-
-
-def class_lookup(cells: TableCells, target: int | None) -> CellLookup:
-    """Return cells as they are, and the class of a numeric target behind them."""
-    tables = [tuple(range(size)) for size in cells.sizes]
-    places = list(range(cells.width))
-    if target is not None:
-        size = cells.sizes[target]
-        classes = min(size, MAX_TARGET_CLASSES)
-        tables.append(tuple(place * classes // size for place in range(size)))
-        places.append(target)
-    return CellLookup(tuple(places), tuple(tuple(map(float, table)) for table in tables))
+def column_tables(cells: TableCells) -> CountTables:
+    """Return the tables of step 1: each column alone."""
+    return CountTables(cells.sizes, tuple((i,) for i in range(cells.width)))
 
 
 # From released numbers alone ----------------------------------------------------------------------
@@ -246,6 +245,7 @@ class TableLaw:
     shares: Share of each class.
     margins: Masses of the cells of each column.
     features: Columns other than a numeric target.
+    parts: What the cells of each feature are joined to in its table by class.
     """
 
     def __init__(
@@ -259,63 +259,89 @@ class TableLaw:
         self.bounds, self.released = bounds, released
         self.target = target
         known = tuple(column.with_values(released["most_values"]) for column in columns)
-        fine = TableCells.of(known, released["cuts"])
+        self.fine = fine = TableCells.of(known, released["cuts"])
         self.features = [i for i in range(fine.width) if i != target]
-        counts = column_tables(known, released["cuts"], n_classes, target)
-        noise = float(released["noise"][0])
-        tables = counts.split(released["columns"])
-        tables = [table[..., 0] if target is not None else table for table in tables]
-        self.fine_classes = np.zeros(0, dtype=np.intp)  # of the cells of a numeric target
-        if target is not None:
-            tables = self._with_joined_classes(tables, noise, fine)
-        by_class = [tables[i] for i in self.features] if self.features else tables
-        weights = np.array([1 / len(table) for table in by_class])
-        totals = np.array([table.sum(axis=0) for table in by_class])
-        found = weights @ totals / weights.sum()
-        self.n_rows = released["n_rows"] or max(1, round(float(found.sum())))
-        self.n_classes = len(found)
-        self.shares = nearest_masses(found / self.n_rows)
+        noise, self.noise = released["noise"][:2].tolist()
+        tables = [t[:, 0] for t in column_tables(fine).split(released["columns"])]
+        weights = np.array([1 / len(table) for table in tables])
+        total = weights @ [table.sum() for table in tables] / weights.sum()
+        self.n_rows = released["n_rows"] or max(1, round(float(total)))
         # Cells that stand out; [J] joins neighbours, post-processing of released counts
         self.joins: list[Codes] = []
         self.margins: list[Array] = []
-        self.class_counts: list[Array] = []
         edges: list[tuple[float, ...] | None] = list(fine.edges)
         for i, table in enumerate(tables):
-            whole = table.reshape(len(table), -1)
             join, last = np.arange(len(table)), len(table) - fine.columns[i].may_be_missing
             ends = fine.edges[i]
             if ends is not None and (last > FEW_CELLS or i == target) and noise > 0:
-                sd = noise * math.sqrt(whole.shape[1])
-                starts = cells_that_stand_out(whole[:last].sum(axis=1), sd, np.diff(ends))
+                starts = cells_that_stand_out(table[:last], noise, np.diff(ends))
                 edges[i] = (*(ends[k] for k in starts), ends[-1])
                 join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
                 join[last:] = len(starts)  # of missing
-            kept = np.zeros((join[-1] + 1, whole.shape[1]))
-            np.add.at(kept, join, whole)
             self.joins.append(join)
-            self.margins.append(nearest_masses(kept.sum(axis=1) / self.n_rows))
-            self.class_counts.append(kept)
-        self.fine, self.cells = fine, TableCells(fine.columns, tuple(edges))
-        self.noise = noise
+            self.margins.append(nearest_masses(np.bincount(join, table) / self.n_rows))
+        self.cells = TableCells(fine.columns, tuple(edges))
+        # Classes, and what cells are joined to by class
+        room = self.n_rows / (4 * max(self.noise, 1e-9))
+        self.target_classes = np.zeros(0, dtype=np.intp)  # of the cells of a numeric target
+        self.n_classes = n_classes
+        if target is not None and self.features:
+            most = int(min(max(math.sqrt(room), MIN_TARGET_CLASSES), MAX_TARGET_CLASSES))
+            self.target_classes = self._parts(target, most)
+            self.n_classes = int(self.target_classes[-1]) + 1
+        most = int(min(max(room / self.n_classes, 6), MAX_SIDE))
+        self.parts = [self._parts(i, most) for i in self.features]
+        self.shares = np.full(self.n_classes, 1 / self.n_classes)
+        self.class_counts: list[Array] = []
+        if not released["classes"].size:
+            return
+        found = self.class_tables.split(released["classes"])
+        self.class_counts = [t if target is None else t[..., 0] for t in found]
+        weights = np.array([1 / len(table) for table in self.class_counts])
+        totals = np.array([table.sum(axis=0) for table in self.class_counts])
+        self.shares = nearest_masses(weights @ totals / weights.sum() / self.n_rows)
+        for i, part, table in zip(self.features, self.parts, self.class_counts, strict=True):
+            # Both releases tell the mass of a part: a mean by precision
+            n_fine, margin = np.bincount(self.joins[i]), self.margins[i]
+            one, other = np.bincount(part, n_fine) * noise**2, self.n_classes * self.noise**2
+            away = table.sum(axis=1) / self.n_rows - np.bincount(part, margin)
+            moved = away * noise**2 / np.maximum(one + other, 1e-300)
+            self.margins[i] = nearest_masses(margin + moved[part] * n_fine)
 
-    def _with_joined_classes(
-        self, tables: list[Array], noise: float, fine: TableCells
-    ) -> list[Array]:
-        """Join classes of a numeric target whose cells do not stand out, in all tables."""
-        assert self.target is not None  # noqa: S101 - asked of such tables only
-        lookup = class_lookup(fine, self.target).tables[-1]
-        classes, ends = np.array(lookup, dtype=np.intp), fine.edges[self.target]
-        if noise > 0 and ends is not None:
-            counts, last = tables[self.target], len(ends) - 1
-            starts = cells_that_stand_out(counts[:last], noise, np.diff(ends))
-            cell = np.searchsorted(starts, np.arange(len(classes)), side="right") - 1
-            is_new = (np.diff(classes) > 0) & (np.diff(cell) > 0)
-            is_new[last - 1 :] = True  # missing stays a class of its own
-            classes = np.append(0, np.cumsum(is_new))
-        joined = np.zeros((int(lookup[-1]) + 1, int(classes[-1]) + 1))
-        joined[np.array(lookup, dtype=np.intp), classes] = 1
-        self.fine_classes = classes
-        return [t if i == self.target else t @ joined for i, t in enumerate(tables)]
+    def _parts(self, column: int, most: int) -> Codes:
+        """Join the cells of a column of numbers to so many parts; missing is one of its own."""
+        about, margin = self.cells.columns[column], self.margins[column]
+        last = len(margin) - about.may_be_missing
+        found = np.arange(last) if about.n_categories else _parts(margin[:last], most)
+        return np.append(found, [found[-1] + 1] * about.may_be_missing).astype(np.intp)
+
+    def _lookup(self, parts: Sequence[Codes], classes: Codes) -> CellLookup:
+        """Return the map from fine cells to parts, and to the class of a numeric target."""
+        places = list(self.features)
+        tables = [part[self.joins[i]] for i, part in zip(self.features, parts, strict=True)]
+        if self.target is not None:
+            places.append(self.target)
+            tables.append(classes[self.target_classes][self.joins[self.target]])
+        return CellLookup(tuple(places), tuple(tuple(map(float, t)) for t in tables))
+
+    def _tables(
+        self, parts: Sequence[Codes], listed: Sequence[tuple[int, ...]], n_classes: int
+    ) -> CountTables:
+        """Return tables of parts of features by class; a numeric target is a column of its own."""
+        sizes = tuple(int(part[-1]) + 1 for part in parts)
+        if self.target is None:
+            return CountTables(sizes, tuple(listed), n_classes)
+        return CountTables((*sizes, n_classes), tuple((*t, len(sizes)) for t in listed))
+
+    @property
+    def class_lookup(self) -> CellLookup:
+        """The map from fine cells to those of the tables by class."""
+        return self._lookup(self.parts, np.arange(self.n_classes))
+
+    @property
+    def class_tables(self) -> CountTables:
+        """The tables of features by class."""
+        return self._tables(self.parts, [(k,) for k in range(len(self.parts))], self.n_classes)
 
     # Normal scores --------------------------------------------------------------------------------
 
@@ -325,12 +351,12 @@ class TableLaw:
         found = []
         for i, (column, margin) in enumerate(zip(self.cells.columns, self.margins, strict=True)):
             last = len(margin) - column.may_be_missing
-            if column.n_categories < 3 or self.n_classes < 2:
+            if column.n_categories < 3 or not self.class_counts or i == self.target:
                 found.append(np.arange(last))
                 continue
-            mass = margin[:last] + 1e-9
-            away = self.class_counts[i][:last] / self.n_rows - np.outer(margin[:last], self.shares)
-            away = _low_rank(away, self.noise / self.n_rows)
+            mass, counts = margin[:last] + 1e-9, self.class_counts[self.features.index(i)][:last]
+            away = counts / self.n_rows - np.outer(margin[:last], self.shares)
+            away = _low_rank(away, self.noise / self.n_rows)[1]
             away = away / np.sqrt(mass)[:, None] / np.sqrt(self.shares + 1e-9)
             first = np.linalg.svd(away, full_matrices=False)[0][:, 0]
             found.append(np.argsort(first / np.sqrt(mass), kind="stable"))
@@ -341,7 +367,8 @@ class TableLaw:
         """Gaussians of a row: one of each column's value, one of whether it is missing."""
         features = self.features
         missing = [(i, True) for i in features if self.cells.columns[i].may_be_missing]
-        return [(i, False) for i in features] + missing
+        target = [] if self.target is None else [(self.target, False)]
+        return [(i, False) for i in features] + target + missing
 
     @cached_property
     def _scores(self) -> tuple[list[Array], Array, Array]:
@@ -397,7 +424,7 @@ class TableLaw:
         if not self.released["moment"].size:
             return np.eye(q)
         _, coefficients, variances = self._scores
-        n, noise = self.n_rows, float(self.released["noise"][1]) / self.n_rows
+        n, noise = self.n_rows, float(self.released["noise"][2]) / self.n_rows
         moment = self.released["moment"] / n
         missing = np.array(
             [
@@ -445,7 +472,7 @@ class TableLaw:
         classes = np.arange(self.n_classes)
         if self.target is not None:
             classes = classes * min(self.n_classes, TARGET_GROUPS) // self.n_classes
-        room = self.n_rows / (3 * max(float(self.released["noise"][2]), 1e-9))
+        room = self.n_rows / (3 * max(float(self.released["noise"][3]), 1e-9))
         return classes if room >= MIN_GROUP_CELLS * (classes[-1] + 1) else np.zeros_like(classes)
 
     @property
@@ -455,40 +482,17 @@ class TableLaw:
     @cached_property
     def coarse(self) -> list[Codes]:
         """The cell in pairs of each cell of each feature."""
-        room = self.n_rows / (3 * max(float(self.released["noise"][2]), 1e-9) * self.n_groups)
-        return self._joined_cells(int(min(max(math.sqrt(room), 4), MAX_SIDE)))
-
-    def _joined_cells(self, n_parts: int) -> list[Codes]:
-        """Join the cells of each feature of numbers to parts; missing is one of its own."""
-        found = []
-        for i in self.features:
-            column, margin = self.cells.columns[i], self.margins[i]
-            last = len(margin) - column.may_be_missing
-            parts = np.arange(last) if column.n_categories else _parts(margin[:last], n_parts)
-            found.append(np.append(parts, [parts[-1] + 1] * column.may_be_missing).astype(np.intp))
-        return found
+        room = self.n_rows / (3 * max(float(self.released["noise"][3]), 1e-9) * self.n_groups)
+        return [self._parts(i, int(min(max(math.sqrt(room), 4), MAX_SIDE))) for i in self.features]
 
     @cached_property
     def pair_lookup(self) -> CellLookup:
         """The map from fine cells to those of pairs, and to the group of a numeric target."""
-        places, tables = list(self.features), []
-        for i, coarse in zip(self.features, self.coarse, strict=True):
-            tables.append(coarse[self.joins[i]])
-        if self.target is not None:
-            places.append(self.target)
-            tables.append(self.groups[self.fine_classes])
-        return CellLookup(tuple(places), tuple(tuple(map(float, t)) for t in tables))
+        return self._lookup(self.coarse, self.groups)
 
-    def pair_tables(
-        self, pairs: tuple[tuple[int, int], ...], *, without_class: bool = False
-    ) -> CountTables:
+    def pair_tables(self, pairs: tuple[tuple[int, int], ...]) -> CountTables:
         """Return the tables of pairs of features by group of classes."""
-        sizes = [int(coarse[-1]) + 1 for coarse in self.coarse]
-        if self.target is None or without_class:
-            sizes += [1] * (self.target is not None)
-            return CountTables(tuple(sizes), pairs, 1 if without_class else self.n_groups)
-        listed = tuple((*pair, len(sizes)) for pair in pairs)
-        return CountTables((*sizes, self.n_groups), listed)
+        return self._tables(self.coarse, pairs, self.n_groups)
 
     @cached_property
     def pairs(self) -> list[Array]:
@@ -515,15 +519,18 @@ class TableLaw:
         if not self.pairs:
             return []
         drawn = self.copula_cells
-        noise, found = float(self.released["noise"][2]) * math.sqrt(self.n_groups), []
+        noise, found = float(self.released["noise"][3]) * math.sqrt(self.n_groups), []
         for (i, j), table in zip(self.released["tree"].tolist(), self.pairs, strict=True):
             first, second = self._mass(i)[:, None], self._mass(j)[None]
             at = self.coarse[i][drawn[:, i]] * len(second[0]) + self.coarse[j][drawn[:, j]]
             made = np.bincount(at, minlength=first.size * second.size) / len(drawn)
             made = made.reshape(len(first), -1) + 1e-4 * first * second
             made = _fit(made, first, second, 10)
-            away = _low_rank(table.sum(axis=2) / self.n_rows - made, noise / self.n_rows)
-            moved = np.maximum(made + away, 0.02 * made)
+            away = table.sum(axis=2) / self.n_rows - made
+            rank, low = _low_rank(away, noise / self.n_rows)
+            if rank > FEW_FACTORS:  # shrink cell by cell instead (Breiman 1995)
+                low = away * np.maximum(0, 1 - (2 * noise / self.n_rows / (away + 1e-300)) ** 2)
+            moved = np.maximum(made + low, 0.02 * made)
             found.append(_fit(moved, first, second, FITTING_ROUNDS))
         return found
 
@@ -595,7 +602,7 @@ class TableLaw:
 
     def _parts_of(self, cells: Codes) -> Codes:
         """Return what the label model reads: a part of each feature, and of each pair by class."""
-        found = [part[cells[:, k]] for k, part in enumerate(self._label_parts)]
+        found = [part[cells[:, k]] for k, part in enumerate(self.parts)]
         if self.n_groups > 1:
             for i, j in self.released["tree"].tolist():
                 width = int(self.coarse[j][-1]) + 1
@@ -603,14 +610,9 @@ class TableLaw:
         starts = np.cumsum([0, *self._label_sizes])[:-1]
         return np.asarray(np.column_stack(found) + starts, dtype=np.intp)
 
-    @cached_property
-    def _label_parts(self) -> list[Codes]:
-        room = self.n_rows / (4 * max(self.noise, 1e-9)) / self.n_classes
-        return self._joined_cells(int(min(max(room, 6), MAX_SIDE)))
-
     @property
     def _label_sizes(self) -> list[int]:
-        sizes = [int(part[-1]) + 1 for part in self._label_parts]
+        sizes = [int(part[-1]) + 1 for part in self.parts]
         return sizes + [t[..., 0].size for t in self.pairs if self.n_groups > 1]
 
     @cached_property
@@ -625,13 +627,7 @@ class TableLaw:
         rows = np.repeat(np.arange(n_pool), parts.shape[1])
         X = scipy.sparse.csr_matrix((np.ones(parts.size), (rows, parts.ravel())), (n_pool, size))
         here = np.bincount(parts.ravel(), minlength=size) / n_pool
-        singles, noise = [], []
-        for part, i in zip(self._label_parts, self.features, strict=True):
-            table = np.zeros((int(part[-1]) + 1, self.n_classes))
-            np.add.at(table, part, self.class_counts[i])
-            singles.append(table / n)
-            noise.append(self.noise / n * np.sqrt(np.bincount(part)))
-        single = np.vstack(singles)
+        single = np.vstack(self.class_counts) / n
         # Masses of cells are those of the drawn rows; only classes within cells are learned.
         single = single + np.outer(here[:n_single] - single.sum(axis=1), self.shares)
         split = np.eye(self.n_groups)[self.groups]
@@ -639,8 +635,8 @@ class TableLaw:
         if size > n_single:
             pair = np.vstack([t.reshape(-1, self.n_groups) for t in self.pairs]) / n
             pair = pair + np.outer(here[n_single:] - pair.sum(axis=1), self.shares @ split)
-        ridge = np.full(size, RIDGE * float(self.released["noise"][2]) / n)
-        ridge[:n_single] = RIDGE * float(np.mean(np.concatenate(noise)))
+        ridge = np.full(size, RIDGE * float(self.released["noise"][3]) / n)
+        ridge[:n_single] = RIDGE * self.noise / n
         ridge = np.maximum(ridge, 1e-6)[:, None]
         bound = 0.25 if self.n_classes == 2 else 0.5
         curvature = (X[:, :n_single].T @ X[:, :n_single]).toarray() * (bound / n_pool)
@@ -678,7 +674,7 @@ class TableLaw:
         """Draw the cells of all columns, classes, and the Gaussians behind them."""
         cells, gaussians = self._placed(n_rows, generator)
         chances = np.ones((n_rows, 1))
-        if self.n_classes > 1:
+        if self.class_counts:
             weights = self._label_weights
             scores = weights[-1] + sum(weights[part] for part in self._parts_of(cells).T)
             chances = np.exp(scores - logsumexp(scores, axis=1)[:, None])
@@ -689,17 +685,13 @@ class TableLaw:
         classes = (np.cumsum(chances, axis=1)[:, :-1] <= marks[:, None]).sum(axis=1)
         found = np.zeros((n_rows, self.cells.width), dtype=np.intp)
         found[:, self.features] = cells
-        if self.target is not None:
-            first = np.flatnonzero(np.diff(self.joins[self.target], prepend=-1))
-            owner = self.fine_classes[first]
-            margin = self.margins[self.target]
+        if self.target is not None:  # inside its class in the order of its Gaussian
             for c in np.unique(classes):
                 (rows,) = np.nonzero(classes == c)
-                share = np.where(owner == c, margin + 1e-12, 0.0)
+                share = (self.margins[self.target] + 1e-12) * (self.target_classes == c)
                 drawn = share_out(share, len(rows), generator)
-                found[rows, self.target] = generator.permutation(
-                    np.repeat(np.arange(len(drawn)), drawn)
-                )
+                rows = rows[np.argsort(gaussians[rows, len(self.features)], kind="stable")]
+                found[rows, self.target] = np.repeat(np.arange(len(drawn)), drawn)
         return found, classes, gaussians
 
     def redraw(
@@ -754,9 +746,7 @@ class TableLaw:
         """Return values inside cells, in the order of the Gaussians; NaN for what is missing."""
         found = []
         for i in range(self.cells.width):
-            order = generator.normal(size=len(cells))
-            if i != self.target:
-                order = gaussians[:, self.features.index(i)]
+            order = gaussians[:, [j for j, _ in self.latents].index(i)]
             drawn, missing = self.cells.draw(i, cells[:, i], self.margins[i], order, generator)
             found.append(np.where(missing, np.nan, drawn))
         return np.column_stack(found)
@@ -819,21 +809,22 @@ def _parts(masses: Array, n_parts: int) -> Codes:
     is_heavy = shares > 1 / n_parts
     light = np.where(is_heavy, 0.0, shares)
     rest = max(float(light.sum()), 1e-12)
-    most = max(1, round(rest * n_parts))
+    most = max(1, round(math.sqrt(rest) * n_parts))
     quantile = np.minimum(((np.cumsum(light) - light / 2) / rest * most).astype(int), most - 1)
     is_new = (np.diff(quantile) != 0) | is_heavy[1:] | is_heavy[:-1]
     return np.cumsum(np.concatenate([[False], is_new]))
 
 
-def _low_rank(noisy: Array, noise: float) -> Array:
-    """Shrink the singular values of a matrix seen with noise (Gavish and Donoho 2017)."""
+def _low_rank(noisy: Array, noise: float) -> tuple[int, Array]:
+    """Shrink the singular values of a matrix seen with noise (Gavish and Donoho 2017); its rank."""
     if noise <= 0:
-        return noisy
+        return 0, noisy
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     unit, ratio = noise * math.sqrt(max(noisy.shape)), min(noisy.shape) / max(noisy.shape)
     y = np.maximum(values / unit, 1e-9)
     kept = np.sqrt(np.maximum((y * y - ratio - 1) ** 2 - 4 * ratio, 0)) / y
-    return np.asarray((left * (unit * np.where(y > 1 + math.sqrt(ratio), kept, 0))) @ right)
+    is_kept = y > 1 + math.sqrt(ratio)
+    return int(is_kept.sum()), (left * (unit * np.where(is_kept, kept, 0))) @ right
 
 
 def _nearest_correlations(noisy: Array, weights: Array) -> Array:
