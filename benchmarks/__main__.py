@@ -39,7 +39,6 @@ BENCHMARKS = {
     "fabrication": (["bench_fabrication", "record", "learners"], True, False, None),
     "fabrication-speed": (["bench_fabrication", "speed"], True, False, None),
     "fabricated-tables": (["bench_fabricated_tables"], True, False, "1"),
-    "fabricated-peers": (["bench_fabricated_peers"], True, False, "1"),
     "mappings": (["bench_mappings"], True, False, None),
     "transfer": (["bench_mappings_transfer"], True, False, None),
     "densities": (["bench_densities"], True, False, "1"),
