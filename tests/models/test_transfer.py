@@ -231,7 +231,7 @@ def known_rows(codes: np.ndarray, per_class: int) -> np.ndarray:
 def rounds(
     schedule: tuple[int, ...], cross_fit: bool, *data: Any, ratio: float, kappa: float
 ) -> np.ndarray:
-    shared = {"inducing_ratio": ratio, "kappa": kappa, "n_jobs": None, "verbose": False}
+    shared = {"inducing_ratio": ratio, "kappa": kappa, "n_jobs": None}
     owner = SimpleNamespace(schedule=schedule, cross_fit=cross_fit, **shared)
     generator = np.random.RandomState(0)
     fit = partial(fit_autoencoders, owner, generator, n_layers=1)

@@ -1,4 +1,4 @@
-"""Independent tasks through joblib, with a progress bar when asked for."""
+"""Independent tasks through joblib."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from contextlib import nullcontext
 from typing import Any
 
 from joblib import cpu_count, effective_n_jobs
-from rich.console import Console
-from rich.progress import track
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
@@ -18,7 +16,6 @@ def map_in_parallel(
     items: Sequence[Any],
     *,
     n_jobs: int | None,
-    progress: str | None = None,
     costs: Sequence[float] | None = None,
 ) -> list[Any]:
     """Return ``[task(item) for item in items]``, computed by `n_jobs` workers.
@@ -34,7 +31,5 @@ def map_in_parallel(
         if costs is not None:
             order.sort(key=lambda place: -costs[place])
         started = parallel(delayed(task)(items[place]) for place in order)
-        if progress is not None:
-            started = track(started, progress, total=len(items), console=Console(stderr=True))
         found = dict(zip(order, started, strict=True))
         return [found[place] for place in range(len(items))]

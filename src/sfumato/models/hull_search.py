@@ -288,13 +288,12 @@ def in_batches(
     *,
     n_jobs: int | None = None,
     batch_rows: int = BATCH_ROWS,
-    progress: str | None = None,
     axis: int = 0,
 ) -> Array:
     """Apply `task` to batches of rows and join the answers; this bounds the memory."""
     n = int(rows.shape[0])
     batches = [rows[i : min(i + batch_rows, n), :] for i in range(0, n, batch_rows)]
-    answers = map_in_parallel(task, batches, n_jobs=n_jobs, progress=progress)
+    answers = map_in_parallel(task, batches, n_jobs=n_jobs)
     return namespace_of(answers[0]).concat(answers, axis=axis)
 
 
@@ -425,15 +424,13 @@ def fit_branches(
     groups: Sequence[Array],
     *,
     n_jobs: int | None = None,
-    verbose: bool = False,
     stacked: bool | None = None,
     **parameters: Any,
 ) -> list[Branch]:
     """Fit one branch per group of rows: one after the other on CPUs, stacked on an accelerator."""
-    progress = "Fitting branches" if verbose else None
     if not (is_accelerated(groups[0]) if stacked is None else stacked):
         task = partial(fit_branch, **parameters)
-        return map_in_parallel(task, groups, n_jobs=n_jobs, progress=progress)
+        return map_in_parallel(task, groups, n_jobs=n_jobs)
     sizes = [int(rows.shape[0]) for rows in groups]
     chunks = _group_by_size(
         sizes, lambda members, largest, _: (members + 1) * largest**2 * 8 <= STACK_BYTES
@@ -442,7 +439,6 @@ def fit_branches(
         lambda chunk: _fit_stacked([groups[i] for i in chunk], **parameters),
         chunks,
         n_jobs=1,
-        progress=progress,
     )
     branches = [branch for part in fitted for branch in part]
     return [branches[i] for i in np.argsort(np.concatenate(chunks))]

@@ -268,7 +268,6 @@ class _ManyBranches(RowsEstimator):
     partition: str = "kmeans"
     dtype: str = "float64"
     n_jobs: int | None = None
-    verbose: bool = False
     random_state: Any = None
 
     parameters: ClassVar[Form] = {
@@ -288,7 +287,7 @@ class _ManyBranches(RowsEstimator):
             partition=self.partition,
             random_state=check_random_state(self.random_state),
         )
-        words = ("n_components", "n_layers", "dtype", "n_jobs", "verbose")
+        words = ("n_components", "n_layers", "dtype", "n_jobs")
         branches = fit_branches(groups, **{name: getattr(self, name) for name in words})
         parameters = {k: v for k, v in self.get_params(deep=False).items() if k != "search"}
         ends = np.searchsorted(owners, np.arange(len(cuts) + 1))

@@ -676,7 +676,6 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
     _: KW_ONLY
     branch_size: int = 1000
     n_jobs: int | None = None
-    verbose: bool = False
 
     parameters: ClassVar[Form] = {"branch_size": whole(least=1)}
     learned: ClassVar[Form] = {
@@ -698,7 +697,6 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
             lambda i: fit_branch(groups[i], seed=seeds[i], width=self._width, **self._words()),
             range(len(groups)),
             n_jobs=self.n_jobs,
-            progress="Fitting autoencoders" if self.verbose else None,
         )
 
     def _errors(self, rows: Array) -> Array:
@@ -713,7 +711,6 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
             like(self.branches_[0]["centre"], rows),
             n_jobs=self.n_jobs,
             batch_rows=BATCH_ROWS,
-            progress="Filtering rows" if self.verbose else None,
         )
 
     def predict(self, X: Any) -> Array:

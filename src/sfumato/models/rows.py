@@ -45,9 +45,7 @@ SHARED = {  # parameters of several estimators
     "$precision": """dtype : {"float64", "float32"}, default="float64"
         Precision of the stored model and of its answers. The fit is always in double precision.""",
     "$work": """n_jobs : int, optional
-        Workers for branches and for batches of queries, see joblib.
-    verbose : bool, default=False
-        Show progress bars.""",
+        Workers for branches and for batches of queries, see joblib.""",
     "$branches": """branch_size : int, default=1000
         Rows per branch on average.
     partition : {"kmeans", "random"}, default="kmeans"

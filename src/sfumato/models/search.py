@@ -426,12 +426,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             total = float(records.release(ScoreSum(), score_noise, receipt)[0])
             return total / (records.public_rows or 1), choice, model
 
-        public = [cost.event.to_dict(), [repr(sorted(each.items())) for each in settings]]
+        public: list[Any] = [
+            cost.event.to_dict(),
+            [repr(sorted(each.items())) for each in settings],
+        ]
         public += [cost.epsilon, cost.delta, str(self.constant_time)]
         public += [private.unit, private.relation, repr(self._candidate({}, 1.0))]
         with nullcontext() if self.resume is None else open_folder(self.resume, public) as kept:
             if kept is not None and (kept["folder"] / WINNER).exists():
-                score, choice, model = *kept["winner"], load(kept["folder"] / WINNER)
+                (score, choice), model = kept["winner"], load(kept["folder"] / WINNER)
             else:
                 if kept is not None:  # what cannot be stored is refused before the charge
                     save(self._candidate(settings[0], 1.0), kept["folder"] / "candidate.sfumato")
@@ -457,7 +460,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self, event: SelectionEvent, private: PrivateEstimator, kept: Mapping[str, Any] | None
     ) -> tuple[str, ...]:
         """Charge the search, unless the ledger has its charge already; return the charge's mark."""
-        promise = {"unit": private.unit, "relation": private.relation}
+        promise: dict[str, Any] = {"unit": private.unit, "relation": private.relation}
         if kept is None or self.ledger is None:
             return prepay(self.ledger, event, **promise).charges
         if not isinstance(self.ledger, DatasetBudget):

@@ -154,8 +154,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         False leaves the source out at the target's side: the target-only result to compare with.
     n_jobs : int, optional
         Workers for branches and for batches of queries, see joblib.
-    verbose : bool, default=False
-        Show progress bars.
     random_state : int, RandomState or None, default=None
         Public randomness: folds and starts of k-means. Never the noise.
 
@@ -222,7 +220,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     cross_fit: bool = True
     use_source: bool = True
     n_jobs: int | None = None
-    verbose: bool = False
     random_state: Any = None
 
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
@@ -637,7 +634,7 @@ def fit_autoencoders(
     **parameters: Any,
 ) -> MembershipClassifier:
     """Fit one classifier; a class that lost all its rows is absent from its `classes_`."""
-    names = ("inducing_ratio", "kappa", "n_jobs", "verbose")
+    names = ("inducing_ratio", "kappa", "n_jobs")
     shared = {name: getattr(owner, name) for name in names} | parameters
     seed = generator.randint(2**31 - 1)
     model = MembershipClassifier(n_components, dtype="float32", random_state=seed, **shared)

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.core.arrays import Array, cast, like, namespace_of
 from sfumato.core.constraints import (
     Form,
-    flag,
     integers,
     labels,
     model_of,
@@ -79,7 +78,7 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
                 "'device' must be one that PyTorch has on this machine, or None. "
                 f"Got {self.device!r}."
             ) from None
-        shared = {name: getattr(self, name) for name in ("n_layers", "dtype", "n_jobs", "verbose")}
+        shared = {name: getattr(self, name) for name in ("n_layers", "dtype", "n_jobs")}
         return {"n_components": self.hull_components, **shared}
 
     def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
@@ -155,8 +154,6 @@ class PrivateAffineHullClassifier(HullAnswers):
         A PyTorch device such as "cuda" on which hulls are fitted and evaluated; NumPy otherwise.
     n_jobs : int, optional
         Workers for branches and for batches of queries, see joblib.
-    verbose : bool, default=False
-        Show progress bars while fitting.
     random_state : int, RandomState or None, default=None
         Public randomness: rows drawn from Gaussians. Never the noise.
     $shared
@@ -208,7 +205,6 @@ class PrivateAffineHullClassifier(HullAnswers):
     dtype: str = "float64"
     device: str | None = None
     n_jobs: int | None = None
-    verbose: bool = False
     random_state: Any = None
 
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
@@ -222,7 +218,6 @@ class PrivateAffineHullClassifier(HullAnswers):
         "samples_per_gaussian": or_none(whole(least=1)),
         "branch_size": or_none(whole(least=1)),
         "dtype": one_of(*PRECISIONS),
-        "verbose": flag(),
     }
 
     def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:

@@ -76,8 +76,6 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
     $entry
     n_jobs : int, optional
         Workers, see joblib.
-    verbose : bool, default=False
-        Show progress bars.
     random_state : int, RandomState or None, default=None
         Public randomness: folds and starts of k-means. Never the noise.
 
@@ -105,7 +103,6 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
     cross_fit: bool = False
     use_source: bool = True
     n_jobs: int | None = None
-    verbose: bool = False
     random_state: Any = None
 
     parameters: ClassVar[Form] = {

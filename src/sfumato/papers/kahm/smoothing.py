@@ -68,7 +68,6 @@ def fabricate_groups(
     *,
     thresholds: Sequence[float] | None = None,
     n_jobs: int | None = None,
-    verbose: bool = False,
     **parameters: Any,
 ) -> list[tuple[Array, int]]:
     """Fabricate each group of rows by itself (Remark 4), in single precision."""
@@ -82,7 +81,6 @@ def fabricate_groups(
         fabricate,
         range(len(groups)),
         n_jobs=1 if is_accelerated(groups[0]) else n_jobs,
-        progress="Fabricating" if verbose else None,
         costs=[int(each.shape[0]) for each in places],
     )
 

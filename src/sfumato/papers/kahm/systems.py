@@ -54,8 +54,6 @@ SHARED_PARAMETERS = """device : str, optional
         A PyTorch device such as "cuda"; NumPy otherwise.
     n_jobs : int, optional
         Workers for branches, see joblib.
-    verbose : bool, default=False
-        Show progress bars.
     random_state : int, RandomState or None, default=None
         Public randomness: starts of the partition. Never the noise."""
 
@@ -91,7 +89,6 @@ class _Rows(EntryEstimator):
     branch_size: int | None = None
     device: str | None = None
     n_jobs: int | None = None
-    verbose: bool = False
     random_state: Any = None
 
     max_branch: ClassVar[int] = MAX_BRANCH
@@ -99,7 +96,6 @@ class _Rows(EntryEstimator):
         **EntryEstimator.parameters,
         "hull_components": whole(least=1),
         "branch_size": or_none(whole(least=1)),
-        "verbose": flag(),
     }
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -126,7 +122,6 @@ class _Rows(EntryEstimator):
             private.groups(self.device),
             n_components=self.hull_components,
             n_jobs=self.n_jobs,
-            verbose=self.verbose,
             **stop,
         )
         self.n_smoothing_ = np.array([n_passes for _, n_passes in made], dtype=np.intp)
