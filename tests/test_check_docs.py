@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import runpy
 from pathlib import Path
 
@@ -55,18 +54,3 @@ def test_a_fingerprint_sees_what_a_function_uses(
         found.append(module.fingerprint("Model.fit"))
         assert module.tags_of("Model.fit") == {"P1"}
     assert (found[0] == found[1]) is same
-
-
-@pytest.mark.parametrize(
-    ("text", "needed"),
-    [
-        ("def row_sensitivity(): pass", True),
-        ("def f(): return M.calibrate(sensitivity=1.0)", True),
-        ("def f(): return m.release_symmetric(v, ledger=r)", True),
-        ("def f(): return m.release(lock)", False),
-        ("def sensitive(): pass", False),
-    ],
-)
-def test_what_needs_a_proof(text: str, needed: bool) -> None:
-    (node,) = ast.parse(text).body
-    assert TOOL["needs_proof"](node.name, node) is needed

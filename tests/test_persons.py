@@ -19,8 +19,7 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError, Unsupporte
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.models.base import PrivateEstimator
-from sfumato.privacy import for_persons
-from sfumato.privacy.guarantee import Status, Unit
+from sfumato.privacy.guarantee import Unit
 from sfumato.sums.persons import PersonUnit
 from sfumato.tables import TableBounds
 
@@ -215,17 +214,6 @@ def test_a_ledger_of_persons_pays_for_no_records() -> None:
     with pytest.raises(UnsupportedModeError, match="'person'"):
         record.fit(X)
     assert people.spent() == 0
-
-
-def test_a_guarantee_of_records_for_persons() -> None:
-    model = sf.PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=sf.Bounds(norm=1.0)).fit(X)
-    found = for_persons(model.guarantee_, 10)
-    assert found.epsilon == pytest.approx(1.178, abs=1e-3)
-    assert found.unit is Unit.PERSON
-    assert found.status is Status.CONDITIONAL
-    assert "no person has more than 10 rows" in found.conditions
-    with pytest.raises(InvalidInputError, match="records or entries"):
-        for_persons(found, 2)
 
 
 class RowsOnly(sf.PrivatePCA):

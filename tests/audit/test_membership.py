@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.mixture import GaussianMixture
-from sklearn.svm import LinearSVC
 
 from sfumato import AffineHullClassifier
-from sfumato.audit import density_difference, membership_attack, membership_score
+from sfumato.audit import density_difference, membership_score
 from sfumato.audit.attacks import observe
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -43,23 +40,6 @@ def test_hulls_are_scored_by_their_least_distance(hulls: Any, split: Split) -> N
         assert words in str(found)
     strangers = membership_score(hulls, split[2][:400], split[2][400:])
     assert abs(strangers.value) < 5 * strangers.standard_error + 0.05
-
-
-@pytest.mark.parametrize(
-    ("model", "observation"),
-    [
-        (RandomForestClassifier(20, random_state=0), "loss"),
-        (LogisticRegression(max_iter=2000), "loss"),
-        (LinearSVC(), "margin"),
-        (GaussianMixture(3, random_state=0), "density"),
-    ],
-)
-def test_any_model_of_scikit_learn(model: Any, observation: str, split: Split) -> None:
-    X, y, X_other, y_other = split
-    model.fit(X, y) if observation != "density" else model.fit(X)
-    labels = {"y_members": y, "y_non_members": y_other}
-    assert membership_score(model, X, X_other, **labels).observation == observation
-    assert membership_attack(model, X, X_other, **labels).observation == observation
 
 
 def test_observations_against_their_formulas(split: Split) -> None:

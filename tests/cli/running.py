@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +15,6 @@ from typer.testing import CliRunner
 from sfumato.cli.main import app
 from sfumato.tables import TableBounds
 from sfumato.tables.files import write_table
-
-COMMAND = [sys.executable, "-m", "sfumato"]
 
 
 def run(*words: object) -> Any:
@@ -52,33 +46,6 @@ def refused(*words: object, code: int = 2) -> str:
     assert last.startswith("sfumato: ")
     assert "Traceback" not in result.stderr
     return str(last)
-
-
-def in_terminal(*words: object, columns: int = 100) -> tuple[str, int]:
-    """Run a command on a pseudo-terminal; gives what it showed, and its exit code."""
-    owner, terminal = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
-    for name in ("NO_COLOR", "CI", "GITHUB_ACTIONS"):
-        environment.pop(name, None)
-    process = subprocess.Popen(
-        [*COMMAND, *(str(word) for word in words)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env=environment,
-    )
-    os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            part = os.read(owner, 65536)
-        except OSError:  # Linux tells the end of a terminal so
-            break
-        if not part:
-            break
-        shown += part
-    os.close(owner)
-    return shown.decode(), process.wait()
 
 
 def plain(shown: str) -> str:

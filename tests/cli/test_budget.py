@@ -1,4 +1,3 @@
-import json
 import sqlite3
 
 import pytest
@@ -63,18 +62,3 @@ def test_a_tampered_ledger_ends_with_3(spent):
     connection.close()
     for command in ("verify", "show"):
         assert "'patients', position 0" in refusal(run(command, spent), 3)
-
-
-def test_history_names_purpose_and_person(spent):
-    budget = Ledger(spent).dataset("[red]staff")
-    budget.noted(purpose="pay [bold]gap", by="Ada").charge(PureEvent(0.5), PureEvent(0.25))
-    shown = run("show", spent, "--history").stdout
-    assert "pay [bold]gap" in shown
-    assert "Ada" in shown
-    assert "not stated" in shown
-    (charge,) = json.loads(run("show", spent, "[red]staff", "--history", "--json").stdout)[
-        "[red]staff"
-    ]
-    assert (charge["purpose"], charge["by"], charge["epsilon"]) == ("pay [bold]gap", "Ada", 0.75)
-    assert len(charge["events"]) == 2
-    Ledger(spent).verify()

@@ -10,7 +10,6 @@ import pytest
 import sfumato
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.cli.jobs.publishing import grid_table, query_table, release_table
-from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import Column, TableBounds
 
@@ -74,21 +73,3 @@ def test_a_mean_curve_at_the_points_that_its_columns_name(tmp_path: Path) -> Non
     asked = query_table(model, TableFile(tmp_path / "points.csv"))
     assert asked.column_names == ["t", "curve"]
     np.testing.assert_allclose(np.asarray(asked["curve"]), curve)
-
-
-def test_grids_and_points_have_limits(source: TableFile, tmp_path: Path) -> None:
-    model = release_table(source, BOUNDS, GENEROUS, function="density", columns=["age", "height"])
-    for size in (1, 2000):
-        with pytest.raises(InvalidInputError, match="A grid of"):
-            grid_table(model, size)
-    write_table(pa.table({"age": [1.0]}), tmp_path / "points.csv")
-    with pytest.raises(InvalidInputError, match="no column 'height'"):
-        query_table(model, TableFile(tmp_path / "points.csv"))
-    write_table(pa.table({"age": [1.0], "height": [np.nan]}), tmp_path / "points.parquet")
-    with pytest.raises(InvalidInputError, match="finite"):
-        query_table(model, TableFile(tmp_path / "points.parquet"))
-    classifier = sfumato.PrivateGaussianClassifier(
-        bounds=sfumato.Bounds(norm=1.0, labels=[0, 1]), delta=1e-6
-    ).fit(np.zeros((5, 2)), [0, 1, 0, 1, 0])
-    with pytest.raises(InvalidInputError, match="not a released function"):
-        query_table(classifier, TableFile(tmp_path / "points.csv"))

@@ -5,25 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
 import typer
 
 from sfumato.cli.main import app
-from tests.cli.running import done, in_terminal, patients, plain
-
-
-def test_a_terminal_shows_colours_bars_and_tables(tmp_path: Path) -> None:
-    table = patients(tmp_path)
-    shown, code = in_terminal("describe", table, "--target", "ill", "-o", tmp_path / "b.toml")
-    assert code == 0
-    assert "\x1b[" in shown  # a bar was drawn, and taken away
-    text = plain(shown)
-    assert "─────" in text
-    assert "target: no, yes" in text
-    assert "sfumato confirm" in text
+from tests.cli.running import done
 
 
 def commands() -> list[tuple[str, ...]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from datetime import date
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sfumato.exceptions import MissingBoundsError
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
@@ -21,7 +19,6 @@ from sfumato.models.additive_rows import (
     SideMeans,
     Sides,
     knots_at,
-    public_knots,
 )
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
@@ -29,8 +26,6 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import EDGES, PlaceCounts, PlaceTree, cuts_by_counts
-from sfumato.tables import TableBounds
-from sfumato.tables.bounds import Bounds
 
 COLUMNS = PublicColumns(
     ("age", "town", "pay"), (0.0, 0.0, -5.0), (100.0, 3.0, 5.0), (None, ("a", "b", "c"), None)
@@ -83,33 +78,6 @@ def test_rows_lie_in_the_unit_ball(rows: HatRows | PairRows, cells: np.ndarray) 
     assert (np.sum(rows(cells) ** 2, axis=1) <= 1).all()
     corner = rows(np.array([[100.0, 2.0, 5.0]]))
     assert float(np.sum(corner**2)) == pytest.approx(1, abs=1e-6)
-
-
-def test_columns_are_read_from_bounds() -> None:
-    told = {
-        "age": (0, 120),
-        "town": ["x", "y"],
-        "gain": {"lower": 0, "upper": 1000, "log": True},
-        "income": {"lower": 1.0, "upper": 10_000.0, "log": True},
-        "smoker": bool,
-        "seen": {
-            "type": "date32[day]",
-            "lower": date(2020, 1, 1),
-            "upper": date(2024, 12, 31),
-            "parts": ["time"],
-        },
-    }
-    columns = PublicColumns.of(TableBounds.from_dict(told), ())
-    assert columns.names == ("age", "town", "gain", "income", "smoker", "seen.time")
-    assert columns.numeric == (0, 2, 3, 5)
-    assert columns.categories[4] == (False, True)
-    assert columns.upper[2] == pytest.approx(np.log1p(1000))
-    ends = np.array([0.0, 1.0])
-    assert columns.values(5, ends) == (date(2020, 1, 1), date(2024, 12, 31))
-    assert columns.values(3, np.array([0.0, 0.5, 1.0])) == pytest.approx((1.0, 100.0, 10_000.0))
-    assert columns.values(2, ends) == pytest.approx((0.0, 1000.0))
-    with pytest.raises(MissingBoundsError, match="range of each column"):
-        PublicColumns.of(Bounds(norm=1.0), ("u",))
 
 
 # The choice of pairs ------------------------------------------------------------------------------
@@ -204,14 +172,6 @@ def test_knots_lie_at_quantiles(noise: None, rng: np.random.Generator, exact: bo
     shares = np.searchsorted(np.sort(places[:, 0]), knots[0, 1:-1]) / 20_000
     np.testing.assert_allclose(shares, np.arange(1, 8) / 8, atol=0.1)
     assert np.count_nonzero(knots[1] > 0.5) >= 2  # equal values do not swallow the knots
-
-
-def test_knots_without_a_cut_are_public() -> None:
-    knots = knots_at(np.array([[np.nan, 1.0, np.nan]]))
-    np.testing.assert_allclose(knots[0], [0, EDGES[0] / 2, EDGES[0], (1 + EDGES[0]) / 2, 1])
-    squares, even = public_knots(COLUMNS, 2)
-    np.testing.assert_allclose(even, [0, 0.25, 0.5, 0.75, 1])
-    np.testing.assert_allclose(squares, [0, 1 / 16, 1 / 4, 9 / 16, 1])
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 1e6])

@@ -139,27 +139,6 @@ def test_a_point_without_image_never_wins(counterexample):
 # Many branches, classes ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def rows(rng):
-    return np.vstack([rng.normal(c, 0.3, size=(40, 5)) for c in (0.0, 2.0, 4.0)])
-
-
-def wide(**parameters):
-    return WideAffineHull(4, n_layers=2, branch_size=40, random_state=0, **parameters)
-
-
-def test_merge_is_the_union_of_branches(rows, rng):
-    queries = rng.normal(2, 2, size=(50, 5))
-    parties = [wide().fit(rows[:60]), wide().fit(rows[60:]), wide().fit(rows[::2])]
-    merged = parties[0].merge(*parties[1:])
-    least = np.min([party.distance(queries) for party in parties], axis=0)
-    np.testing.assert_allclose(merged.distance(queries), least, rtol=1e-9)
-    assert len(merged.branches_) == sum(len(party.branches_) for party in parties)
-    assert merged.branch_.max() + 1 == len(merged.branches_)
-    assert len(merged.branch_) == 180
-    assert len(parties[0].branches_) == 2  # the parties are as before
-
-
 def classifier(**parameters):
     return AffineHullClassifier(8, **{"n_layers": 2, "random_state": 0, **parameters})
 

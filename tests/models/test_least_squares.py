@@ -13,7 +13,6 @@ from sfumato.core.arrays import regularized_solver
 from sfumato.models import least_squares
 from sfumato.models.least_squares import (
     N_LEADING,
-    completed_basis,
     gaussian_kernel,
     leading_eigenvectors,
     solve_at_fixed_point,
@@ -161,17 +160,3 @@ def test_nothing_is_given_that_is_not_certain(
     found = leading_eigenvectors(stack, N_WANTED)
     assert found is not None  # without the certificate it would have passed
     assert found[0][0] < 2
-
-
-@pytest.mark.parametrize("kind", ["random", "identity", "minus", "elsewhere"])
-def test_a_basis_is_completed_to_a_rotation(rng: np.random.Generator, kind: str) -> None:
-    columns = np.linalg.qr(rng.standard_normal((9, 4)))[0]
-    if kind in ("identity", "minus"):
-        columns = np.eye(9)[:, :4] * (1 if kind == "identity" else -1)
-    elif kind == "elsewhere":
-        columns = np.eye(9)[:, 5:]
-    stack = np.stack([columns, np.roll(columns, 1, axis=0)])
-    found = completed_basis(stack)
-    np.testing.assert_array_equal(found[..., :4], stack)
-    products = np.swapaxes(found, 1, 2) @ found
-    np.testing.assert_allclose(products, np.broadcast_to(np.eye(9), (2, 9, 9)), atol=1e-14)

@@ -15,7 +15,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.models import linear
-from sfumato.models.linear import Descent, whitening_projection
+from sfumato.models.linear import Descent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation, Status
 from sfumato.sums.gradients import GradientSum, loss_named, on_weight_grid
@@ -172,18 +172,6 @@ def test_a_row_of_another_library_does_not_depend_on_its_neighbours(wild_rows, u
     assert not unit_length or np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))
 
 
-def test_whitening_flattens_what_stands_above_the_noise(rng):
-    X = rng.normal(size=(5000, 4)) * [4, 2, 1, 0.5]
-    moment = X.T @ X
-    exact = whitening_projection(moment, 4, 0.0)
-    variances = np.linalg.eigvalsh(exact.T @ moment @ exact)
-    assert variances[-1] / variances[0] < 1.001
-    assert np.linalg.norm(exact, 2) <= 1
-    floor = whitening_projection(moment, 4, 1e7)  # nothing stands above that
-    np.testing.assert_allclose(floor.T @ floor, np.eye(4), atol=0.1)
-    assert whitening_projection(moment, 2, 0.0).shape == (4, 2)
-
-
 # The classifier ---------------------------------------------------------------------------------
 
 
@@ -271,20 +259,6 @@ def test_a_constant_is_appended_by_public_facts():
 def sphere(rng):
     X = rng.normal(size=(300, 16))
     return X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(300) % 3
-
-
-def test_a_moment_that_stays_where_the_rows_are_gives_the_same_model(monkeypatch, sphere):
-    X, y = sphere
-    models = []
-    for stays in (False, True):
-        monkeypatch.setattr(linear, "is_accelerated", lambda device, stays=stays: stays)
-        data = array_api_strict.asarray(X), y
-        bounds = Bounds(norm=1.0, labels=range(3))
-        models.append(fitted(data, epsilon=1.0, n_steps=20, bounds=bounds))
-    here, there = (model.projection_ @ model.projection_.T for model in models)
-    np.testing.assert_allclose(here, there, atol=1e-9)  # up to the signs of eigenvectors
-    scores = [model.decision_function(X[:50]) for model in models]
-    assert np.abs(scores[0]).max() > 0.01
 
 
 @pytest.fixture

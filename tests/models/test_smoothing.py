@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
-from scipy.optimize import minimize
 from scipy.stats import norm
 
 from sfumato import Bounds, TableBounds
@@ -211,11 +210,6 @@ def test_a_person_moves_as_many_cells_as_noise_is_made_for(relation: str, way: s
 # The nearest density ----------------------------------------------------------------------------
 
 
-def projected(values: np.ndarray, volume: float) -> np.ndarray:
-    threshold, gain = density_threshold(values, volume)
-    return gain * np.maximum(values - threshold, 0)
-
-
 @given(
     arrays(float, 20, elements=st.floats(-5, 5)),
     arrays(float, 20, elements=st.floats(0.01, 5)),
@@ -228,18 +222,3 @@ def test_the_threshold_never_moves_away_from_a_density(
     kept = np.maximum(values - density_threshold(values, volume)[0], 0)
     before, after = np.linalg.norm(values - density), np.linalg.norm(kept - density)
     assert after <= before + 1e-9
-
-
-def test_with_too_much_mass_it_is_the_nearest_density(rng: np.random.Generator) -> None:
-    values, volume = rng.normal(1.5, 1.0, size=8), 0.125
-    oracle = minimize(
-        lambda p: np.sum((p - values) ** 2),
-        np.ones(8),
-        bounds=[(0, None)] * 8,
-        constraints={"type": "eq", "fun": lambda p: p.sum() * volume - 1},
-        method="SLSQP",
-    )
-    threshold, gain = density_threshold(values, volume)
-    assert threshold > 0
-    assert gain == pytest.approx(1)
-    np.testing.assert_allclose(projected(values, volume), oracle.x, atol=1e-3)

@@ -240,28 +240,6 @@ def test_the_rounding_of_a_gradient_is_within_what_is_allowed_for(
 # Rows that are kept, or computed anew -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [0, 10**9], ids=["computed anew", "kept"])
-@pytest.mark.parametrize("n", [0, 1, 37])
-def test_products_are_those_of_the_matrix(
-    kept: int, n: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(solvers, "KEPT", kept)
-    monkeypatch.setattr(solvers, "BLOCK", 200)
-    mixing, rows = rng.normal(size=(3, 20)), rng.normal(size=(n, 3))
-    ours, matrix = (
-        FeatureRows(rows, lambda block: np.cos(block @ mixing), 20),
-        np.cos(rows @ mixing),
-    )
-    w, values = rng.normal(size=20), rng.normal(size=n)
-    weights = rng.random(n) * (rng.random(n) > 0.5)
-    total, gram = ours.products(values, weights)
-    close: Any = {"rtol": 1e-12, "atol": 1e-12}
-    np.testing.assert_allclose(ours @ w, matrix @ w, **close)
-    np.testing.assert_allclose(total, matrix.T @ values, **close)
-    np.testing.assert_allclose(gram, matrix.T @ (weights[:, None] * matrix), **close)
-    np.testing.assert_allclose(ours.take(weights > 0), matrix[weights > 0], **close)
-
-
 SQUARE: Any = {"n_fourier": 64, "delta": 1e-6}
 MACHINES = {
     "two": PrivateKernelClassifier(bounds=Bounds(lower=0, upper=1, labels=[0, 1]), **SQUARE),

@@ -82,17 +82,6 @@ def test_the_source_matters(digits: Digits) -> None:
     assert np.mean(helped.predict(T) == t) > 0.85
 
 
-def test_a_useless_source_is_not_heard(digits: Digits) -> None:
-    S, s, T, t = digits
-    known = few(t, 3)
-    shuffled = np.random.RandomState(0).permutation(s)
-    misled = model()
-    found = misled.fit_predict(S, shuffled, T, known)
-    assert misled.start_ == "labels"
-    alone = model(use_source=False).fit_predict(S, s, T, known)
-    assert right(found, known, t) == pytest.approx(right(alone, known, t), abs=0.01)
-
-
 # The promise --------------------------------------------------------------------------------------
 
 

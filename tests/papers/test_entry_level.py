@@ -15,9 +15,7 @@ from sfumato.audit.testing import PrivateCase, check_private_estimator, contract
 from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.exceptions import (
     BudgetExceededError,
-    InvalidInputError,
     RefutedGuaranteeWarning,
-    UnsupportedModeError,
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
@@ -31,7 +29,6 @@ from sfumato.papers.kahm import (
 from sfumato.papers.kahm.smoothing import fabricate_rows
 from sfumato.papers.kahm.systems import plan_branches
 from sfumato.privacy.guarantee import Status
-from sfumato.tables import TableBounds
 from tests.models.literal_hulls import LiteralDeepHull
 
 BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
@@ -195,35 +192,6 @@ def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
         assert (stated.epsilon, stated.delta, stated.entry_bound) == (0.5, 0.0, 0.25)
         assert stated.record_reading.pure_epsilon == 32.0
         assert "labels of the rows" in stated.public
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "match"),
-    [
-        ({"bounds": Bounds(norm=1.0)}, UnsupportedModeError, "box"),
-        ({"bounds": TableBounds.from_dict({"a": (0, 1)})}, UnsupportedModeError, "box"),
-        ({"entry_bound": -1.0}, InvalidInputError, "'entry_bound'"),
-        ({"epsilon": 0.0}, InvalidInputError, "'epsilon'"),
-    ],
-)
-def test_refusals(
-    three: Data, parameters: dict[str, Any], error: type[Exception], match: str
-) -> None:
-    X = three[0][:, :1]
-    for make in (hulls, rows, transfer):
-        with pytest.raises(error, match=match):
-            make(**parameters).fit(X, three[1])
-
-
-@pytest.mark.filterwarnings("ignore:delta=")
-def test_odd_rows_are_no_error(rng: np.random.Generator) -> None:
-    X = rng.random((9, 4))
-    X[:, 2] = 0.5  # constant
-    X[0, 0], X[1, 1], X[2, 3] = np.nan, np.inf, 1e300
-    y = np.array([0, 0, 1, 1, 1, 0, 0, 0, 2])  # a class of one row
-    assert set(hulls().fit(X, y).predict(X)) <= {0, 1, 2}
-    assert np.isfinite(rows().fit(X, y).fabricate()[0]).all()
-    assert rows().fit(np.array([[0.3, 0.4]])).fabricate().shape == (1, 2)
 
 
 # As printed --------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from sfumato.tables.files import (
 
 pa = pytest.importorskip("pyarrow")
 SUFFIXES = (".csv", ".tsv", ".parquet")
-SECRET = "Zebedee"
 
 
 def a_table() -> Any:
@@ -70,23 +69,6 @@ def test_declared_types_are_binding(tmp_path: Path) -> None:
     assert source.read().to_pydict() == {"code": ["01", "02"], "x": [1.0, 2.0]}
     write_table(pa.table({"x": pa.array([1, 2], pa.int8())}), tmp_path / "rows.parquet")
     assert TableFile(tmp_path / "rows.parquet", {"x": "double"}).read()["x"].type == pa.float64()
-
-
-def test_a_cell_of_another_type_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text(f"a,b\n1,2\n3,{SECRET}\n")
-    found = TableFile(tmp_path / "rows.csv", {"b": "int64"}).read(["b"])
-    assert found.to_pydict() == {"b": [2, None]}
-    write_table(pa.table({"b": ["1", SECRET]}), tmp_path / "rows.parquet")
-    found = TableFile(tmp_path / "rows.parquet", {"b": "int64"}).read()
-    assert found.to_pydict() == {"b": [1, None]}
-
-
-def test_line_breaks_inside_of_cells_are_refused_where_types_are_looked_for(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text('a,b\n\n1,"x\ny"\r\n2,z\n')
-    with pytest.raises(InvalidInputError, match=r"Line 3 .*line breaks"):
-        TableFile(tmp_path / "rows.csv")
-    (tmp_path / "rows.csv").write_text('a,b\n\n1,"x"\r\n\r\n2,z')
-    assert TableFile(tmp_path / "rows.csv").read()["a"].to_pylist() == [None, 1, None, 2]
 
 
 def test_a_damaged_table_states_no_other_guarantee(tmp_path: Path) -> None:

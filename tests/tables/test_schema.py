@@ -86,16 +86,6 @@ def test_targets_are_labels_or_a_range() -> None:
         TableBounds.from_dict(columns, target="z")
 
 
-def test_a_pair_of_days_is_a_range() -> None:
-    """It became two categories."""
-    for pair in (("2020-01-01", "2024-12-31"), (date(2020, 1, 1), date(2024, 12, 31))):
-        (day,) = TableBounds.from_dict({"day": pair}).features
-        assert (day.name, day.is_number) == ("day.time", True)
-        assert day.range == (18262, 20088)
-    (town,) = TableBounds.from_dict({"town": ["2020-01-01", "2024-12-31"]}).features
-    assert town.categories == ("2020-01-01", "2024-12-31")
-
-
 def test_there_and_back(tmp_path: Any) -> None:
     BOUNDS.write(tmp_path / "bounds.toml")
     assert TableBounds.read(tmp_path / "bounds.toml") == BOUNDS

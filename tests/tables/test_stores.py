@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from benchmarks.odd_tables import write_sheets
-from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile
 
 duckdb = pytest.importorskip("duckdb")
@@ -59,15 +58,6 @@ def test_a_span_that_python_cannot_hold_changes_no_other_record(tmp_path: Path, 
     assert found.count_rows() == 3
     for name, cells in found.read().to_pydict().items():
         assert [cells[0], cells[2]] == [READ[name][0], READ[name][2]]
-
-
-@pytest.mark.parametrize("name", ["bad.xlsx", "bad.duckdb"])
-def test_a_damaged_file_is_named_without_a_cell(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"12345678DUCK" * 99 if "duck" in name else b"Zebedee" * 99)
-    with pytest.raises(InvalidInputError, match=r"cannot be read .*damaged") as error:
-        TableFile(tmp_path / name, TYPES)
-    assert "Zebedee" not in str(error.value)
-    assert error.value.__suppress_context__
 
 
 def test_duckdb_keeps_dates_and_decimals(tmp_path: Path) -> None:
