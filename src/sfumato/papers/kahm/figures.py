@@ -120,14 +120,14 @@ def fabricated_eights(setting: Setting) -> tuple[Panels, dict[str, bool]]:
     split = images(setting)
     rows = split.X[split.y == EIGHT].astype(np.float64)
     rows = rows[check_random_state(0).permutation(len(rows))[:1000]]
-    panels: Panels = {"rows": {"": rows[:10]}}
+    panels: Panels = {"rows": {"": rows[:5].round(2)}}
     lost = {}
     for epsilon, n in ((1, 3), (1, 20), (3, 10), (8, 5), (16, 3), (16, 20)):
         setting.tell(f"epsilon {epsilon}, n {n}")
         box = Bounds(lower=0.0, upper=1.0)
         maker = PrintedFabricator(n, epsilon=epsilon, delta=1e-5, bounds=box, random_state=0)
         made = maker.fit(rows).fabricate()
-        panels[f"epsilon {epsilon}, n {n}"] = {"": made[:10].clip(0, 1)}
+        panels[f"epsilon {epsilon}, n {n}"] = {"": made[:5].clip(0, 1).round(2)}
         lost[epsilon, n] = float(np.linalg.norm(made - rows, axis=1).mean())
     return panels, {
         "a smaller epsilon masks more": lost[1, 20] > lost[16, 20] and lost[1, 3] > lost[16, 3],
