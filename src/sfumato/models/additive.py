@@ -263,8 +263,12 @@ def plot_explanation(
     matplotlib Figure
         The picture.
     """
-    from matplotlib.figure import Figure  # an extra: imported when a picture is asked for
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InvalidInputError(
+            "A picture needs the package matplotlib: pip install 'sfumato[plot]'."
+        ) from None
     shown = explanation.curves[:n_columns]
     across = min(3, len(shown))
     down = -(-len(shown) // across)
