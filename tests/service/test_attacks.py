@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.service.access import make_token
 from sfumato.tables.files import TableFile
 from tests.service.house import API, Browser, House
 
@@ -192,3 +196,71 @@ def test_a_ledger_that_is_put_back_while_it_is_used_is_refused(fresh: House) -> 
         told = fresh.request("GET", API + path, headers=headers)
         assert told.status_code == 500
         assert "ledger" in told.json()["error"]
+
+
+def test_one_decision_wins_and_what_is_charged_is_released(fresh: House) -> None:
+    """Two officers and the analyst approve, decline and cancel at the same moment."""
+    fresh.people["otto"] = "officer"
+    fresh.open(auto_approve=0.0)
+    fresh.tokens["otto"] = make_token(fresh.settings, fresh.office.store, "otto", "write", 1)
+    jobs = [fresh.done(epsilon=0.2, key=str(place)) for place in range(3)]
+    assert {job["state"] for job in jobs} == {"waiting"}
+    for job in jobs:
+        place = f"{API}/jobs/{job['id']}/"
+        acts: list[Any] = [("olga", "decide", {"approve": True}), ("ada", "cancel", None)]
+        acts += [("otto", "decide", {"approve": False, "reason": "no"})]
+
+        def act(one: Any, place: str = place) -> int:
+            headers = {"Authorization": f"Bearer {fresh.tokens[one[0]]}"}
+            return fresh.request("POST", place + one[1], json=one[2], headers=headers).status_code
+
+        with ThreadPoolExecutor(3) as pool:
+            statuses = dict(zip(["approve", "cancel", "decline"], pool.map(act, acts), strict=True))
+        assert set(statuses.values()) <= {200, 422}
+        assert not statuses["approve"] == statuses["decline"] == 200, "only one officer decides"
+    fresh.work()
+    states = [fresh.call("ada", "GET", f"/jobs/{job['id']}")["state"] for job in jobs]
+    assert set(states) <= {"released", "declined", "cancelled", "lost"}
+    assert charges_of(fresh) == sum(one in ("released", "lost") for one in states)
+
+
+def test_nobody_reaches_what_is_of_another(fresh: House) -> None:
+    """IDs of jobs and releases of a data set that bob may not see, at every verb that takes one."""
+    fresh.open(quotas={"ada": 4.0})
+    identity = fresh.done()["id"]
+    waiting = fresh.done(epsilon=3.5)["id"]
+    bob = Browser(fresh, fresh.tokens["bob"])
+    for path in (f"releases/{identity}", f"releases/{identity}/files/model.sfumato"):
+        bob.get(f"/{path}", 404)
+        fresh.call("bob", "GET", f"/{path}", status=404)
+    bob.get(f"/compare?release={identity}", 404)
+    bob.get(f"/jobs/{waiting}", 404)
+    assert bob.post(f"/jobs/{waiting}/cancel", {}).status_code == 404
+    assert bob.post(f"/jobs/{waiting}/decide", {"approve": "true"}).status_code == 403
+    bob.get("/datasets/patients/report", 403)
+    assert fresh.call("bob", "GET", "/jobs") == {"jobs": [], "waiting": []}
+    assert fresh.call("bob", "GET", "/releases?dataset=patients") == {"releases": []}
+    assert fresh.call("ada", "GET", f"/jobs/{waiting}")["state"] == "waiting"
+
+
+def test_the_inbox_has_the_oldest_request_too(fresh: House) -> None:
+    """Reproduced: it filtered the newest thousand jobs."""
+    fresh.open()
+    waiting = fresh.done(epsilon=3.5)
+    record = json.dumps({**waiting, "state": None})
+    rows = [(f"n{place}", "patients", "ada", "failed", "9", record) for place in range(1001)]
+    with sqlite3.connect(fresh.settings.store_address) as database:
+        database.executemany(
+            "INSERT INTO service_jobs (id, dataset, person, state, created, record) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+    assert [one["id"] for one in fresh.call("olga", "GET", "/jobs")["waiting"]] == [waiting["id"]]
+
+
+def test_no_system_table_is_a_data_set(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    duckdb.connect(str(tmp_path / "a.duckdb")).close()
+    for name in ("information_schema.tables", "duckdb_settings", "pg_catalog.pg_class"):
+        with pytest.raises(InvalidInputError):
+            TableFile(f"{tmp_path}/a.duckdb:{name}").read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
@@ -105,7 +107,9 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
         Store(house.settings.store_address).prepare()
 
 
-def test_health_looks_at_workers_and_metrics_need_a_token(tmp_path: Path) -> None:
+def test_health_looks_at_workers_and_metrics_need_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     house = House(tmp_path)
     told = house.request("GET", "/api/health")
     assert (told.status_code, told.json()["workers"]) == (503, False)
@@ -115,6 +119,8 @@ def test_health_looks_at_workers_and_metrics_need_a_token(tmp_path: Path) -> Non
     alive = house.settings.state / "workers.alive"
     os.utime(alive, (time.time() - 60, time.time() - 60))
     assert house.request("GET", "/api/health").status_code == 503
+    monkeypatch.setattr("sfumato.service.web.MIN_SPACE", 1e30)
+    assert not house.request("GET", "/api/health").json()["disk"]
     house.submit()
     headers = {"Authorization": f"Bearer {house.tokens['uwe']}"}
     figures = house.request("GET", "/metrics", headers=headers).text
@@ -171,3 +177,37 @@ def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
     for name in ("secret.key", "signing.key"):
         assert stat.S_IMODE((house.settings.state / name).stat().st_mode) == 0o600
     house.close()
+
+
+def test_half_open_connections_and_one_address_do_not_keep_others_out(tmp_path: Path) -> None:
+    """Reproduced: 230 half-open requests gave 503; strangers of all addresses shared one limit."""
+    house = House(tmp_path, requests_per_second=2)
+    house.close()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "sfumato", "serve", "--config", str(house.file)]
+    process = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+
+    def status(address: str) -> int:
+        way = httpx.HTTPTransport(local_address=address)
+        with httpx.Client(transport=way, timeout=60) as client:
+            return client.get(f"http://127.0.0.1:{port}/api/v1/me").status_code
+
+    try:
+        assert b"serves at" in process.stdout.readline()
+        with contextlib.ExitStack() as stack:
+            address = ("127.0.0.1", port)
+            held = [stack.enter_context(socket.create_connection(address)) for _ in range(230)]
+            for one in held:
+                one.sendall(b"GET / HTTP/1.1\r\nHost: te")
+            assert status("127.0.0.1") == 401
+            while status("127.0.0.1") != 429:
+                pass
+            assert status("127.0.0.2") == 401
+            assert held[0].recv(1) == b"", "it is closed by and by"
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()

@@ -96,16 +96,16 @@ def signed_in(request: Request, settings: Settings, store: Store) -> Person:
             named = request.session.get("token")
             who = _current(settings, None if named is None else store.token(str(named)))
     except UnknownPersonError:
-        admit(request, f"address {request.client.host if request.client else ''}")
+        admit(request)
         raise
     admit(request, who.name)
     return who
 
 
-def admit(request: Request, key: str) -> None:
-    """Refuse more requests per second than are allowed, on average and with a burst of ten."""
+def admit(request: Request, key: str | None = None) -> None:
+    """Refuse more requests per second than are allowed, of a person or of a stranger's address."""
     limiter: Limiter = request.app.state.limiter
-    if not limiter.admits(key):
+    if not limiter.admits(key or f"address {request.client.host if request.client else ''}"):
         raise HTTPException(429, "Too many requests. Try again in a few seconds.")
 
 

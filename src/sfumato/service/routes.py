@@ -30,7 +30,7 @@ from sfumato.report import LedgerExtract, Report, Result, SignatureBlock
 from sfumato.report.certificate import signed
 from sfumato.report.words import LIMITS, facts
 from sfumato.service import charts
-from sfumato.service.access import ROLES, ForbiddenError, Person, person_of, signed_in
+from sfumato.service.access import ROLES, ForbiddenError, Person, admit, person_of, signed_in
 from sfumato.service.config import Delta, Epsilon, Line
 from sfumato.service.forms import TYPES, columns_to_confirm, opening, request_of
 from sfumato.service.office import Office, as_tuples
@@ -640,6 +640,7 @@ def statement(call: Call) -> Response:
 @pages.get("/sign-in")
 def sign_in_page(request: Request, token: str = "") -> Response:
     """Show the form; a studio's own link signs its one person in."""
+    admit(request)
     office: Office = request.app.state.office
     if office.settings.is_studio and token:
         request.session["token"] = person_of(office.settings, office.store, token).token
@@ -650,6 +651,7 @@ def sign_in_page(request: Request, token: str = "") -> Response:
 @pages.post("/sign-in")
 async def sign_in(request: Request) -> Response:
     """Change a token for a session, which may do what the token may, as long as it may."""
+    admit(request)
     token = str((await request.form()).get("token", "")).strip()
     office: Office = request.app.state.office
     who = await asyncio.to_thread(person_of, office.settings, office.store, token)

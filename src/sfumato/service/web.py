@@ -33,7 +33,7 @@ from sfumato.exceptions import (
     UnsupportedEventError,
 )
 from sfumato.service import routes
-from sfumato.service.access import ForbiddenError, Limiter, UnknownPersonError
+from sfumato.service.access import ForbiddenError, Limiter, UnknownPersonError, admit
 from sfumato.service.config import Settings
 from sfumato.service.office import Office
 from sfumato.service.pages import page
@@ -132,8 +132,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(routes.pages)
 
     @app.get("/api/health", tags=["service"])
-    def health() -> Response:
+    def health(request: Request) -> Response:
         """Whether store, ledger, workers, queue and disk are well."""
+        admit(request)
         found = checkup(office)
         is_well = all(found.values())
         told = {"status": "ok" if is_well else "unwell", **found}
@@ -172,7 +173,7 @@ async def _check(request: Request) -> None:
     """Refuse a body that is too large or too slow, and a form of another site."""
     declared = request.headers.get("content-length", "0")
     if (
-        not declared.isdigit()
+        not declared.isdecimal()
         or int(declared) > MAX_BYTES
         or "transfer-encoding" in request.headers
     ):
