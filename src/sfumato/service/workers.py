@@ -41,7 +41,7 @@ log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
 CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
-REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 6.0
+REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
 TOO_SLOW = (
     f"On {tasks.REHEARSED_ROWS} dummy rows these settings took more than the seconds or the memory "
@@ -177,6 +177,7 @@ def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
             "after": costs,
             "fits": fits,
             "largest": low,
+            "has_ended_early": high - low > 0.01 * high,  # then more than `largest` may fit
             "mechanisms": names,
             "attacker": promised.attacker.to_dict(),
         }
