@@ -229,6 +229,9 @@ def test_ids_of_any_kind() -> None:
     codes = person_codes(odd)
     assert codes.tolist() == [0, 0, 0, -1, -1, -1, -1, -1, -1, -1, 1, 1, 2, 0]
     assert person_codes([Decimal("1e9999"), "a", Decimal("1e9999")]).tolist() == [0, 1, 0]
+    assert person_codes([str(2**53 + 1), 2**53 + 1, str(2**53)]).tolist() == [0, 0, 1]
+    for column in (["a", None, "b", "b"], pa.array(["a", None, "b", "b"])):
+        assert person_codes(column).tolist() == [0, -1, 1, 1]
     assert person_codes([]).size == 0
     assert person_codes(np.array([13, 11, 13])).tolist() == [2, 0, 2]
     assert person_codes(np.array([2.0, np.nan, 2.0])).tolist() == [0, -1, 0]
