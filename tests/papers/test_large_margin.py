@@ -42,7 +42,7 @@ from sfumato.papers.large_margin.ellipsoids import (
 )
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
-from sfumato.papers.large_margin.risk import excess_risk_bound
+from sfumato.papers.large_margin.risk import excess_risk_bound, printed_risk_bounds
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy import epsilon_spent
 from sfumato.privacy.events import (
@@ -627,3 +627,11 @@ def test_a_mixture_is_a_classifier_of_its_ellipsoids() -> None:
     assert fitted.guarantee_.events == other.guarantee_.events
     assert fitted.guarantee_.epsilon == other.guarantee_.epsilon
     taint_test(clone(fitted), X[:80], X[80:160], y[:80], y[:80])
+
+
+def test_the_printed_bounds_fall_with_the_square_of_epsilon() -> None:
+    empirical, true = printed_risk_bounds(1, 2, 16, epsilon=1.0, lam=1.0, failure=math.exp(-1))
+    assert empirical == pytest.approx(8 * 2 * 16)  # 8 C (d+1)^4 log²(d/failure) / (epsilon² lambda)
+    assert true == pytest.approx(4 * 2 * 4 + empirical + 33)
+    halved = printed_risk_bounds(1, 2, 16, epsilon=0.5, lam=1.0, failure=math.exp(-1))
+    assert halved[0] == pytest.approx(4 * empirical)

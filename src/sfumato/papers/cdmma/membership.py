@@ -113,7 +113,8 @@ class MembershipFunctions:
             Outputs at the inducing points.
         """
         system = self.K_xa.T @ self.K_xa + (self.tau + 1 / self.precision) * self.K_aa
-        return self.K_aa @ np.linalg.solve(system, self.K_xa.T @ np.asarray(y, dtype=np.float64))
+        right = self.K_xa.T @ np.asarray(y, dtype=np.float64)
+        return np.asarray(self.K_aa @ np.linalg.solve(system, right))
 
     def of_data(self, y: ArrayLike, u: ArrayLike) -> float:
         """Return the degree of data y (39), (45): ``exp(-β/2 (||y - K_xa K_aa⁻¹ u||² + τ |u|²))``.

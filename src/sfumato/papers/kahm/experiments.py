@@ -304,19 +304,20 @@ def _claims(rows: Sequence[Comparison]) -> dict[str, bool]:
 
 def figure_14(setting: Setting) -> Outcome:
     """Show by how many per cent fabricated rows lower accuracy and score in Tables 6 and 7."""
-    rows, claims = [], {}
+    rows: list[Comparison] = []
+    claims: dict[str, bool] = {}
     for number in (6, 7):
         table = private_table(setting, number)
         by = {(row.unit, row.what): row for row in table.comparisons}
         for (unit, what), row in by.items():
             if what.endswith("Definition 15"):
                 other = by[unit, what.replace("Definition 15", "Definition 12")]
-                less = [
+                printed, paper, strict = (
                     100 * (1 - getattr(row, side) / max(getattr(other, side), 1e-9))
                     for side in ("printed", "paper", "strict")
-                ]
+                )
                 name = f"Table {number}, {what.removesuffix(', Definition 15')}, less {unit}"
-                rows.append(Comparison(name, *less, within=None, unit="%"))
+                rows.append(Comparison(name, printed, paper, strict, None, unit="%"))
         claims |= {f"Table {number}: {name}": holds for name, holds in table.claims.items()}
     return Outcome(tuple(rows), claims, remarks=table.remarks)
 

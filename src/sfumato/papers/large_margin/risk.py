@@ -6,12 +6,28 @@ false. The mended objective is strongly convex by its term in ``||Φ||²``, and 
 
 from __future__ import annotations
 
+import math
+
 from scipy.stats import chi2
 
 from sfumato.papers.large_margin.ellipsoids import MarginLimits, MarginLoss
 from sfumato.papers.large_margin.private import NOISE_SHARE
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy.guarantee import Relation
+
+
+def printed_risk_bounds(
+    d: int, n_classes: int, n_rows: int, *, epsilon: float, lam: float, failure: float = 0.05
+) -> tuple[float, float]:
+    """Return the bounds of Theorems 2 and 3 as printed, of the empirical and the true excess risk.
+
+    They do not hold: Lemma 2 is false, and the proof of Theorem 3 takes twice the first bound.
+    """
+    norm = (d + 1) ** 2 / epsilon * math.log(d / failure)
+    empirical = 8 * n_classes * norm**2 / lam
+    of_trace = 4 * math.sqrt(d) * n_classes * norm / lam
+    of_sample = 16 / (lam * n_rows) * (32 + math.log(1 / failure))
+    return empirical, of_trace + empirical + of_sample
 
 
 def excess_risk_bound(
