@@ -204,7 +204,8 @@ def test_a_tree_of_persons(way: str, relation: str) -> None:
         pairs = zip(here.releases, there.releases, strict=True)
         largest = np.maximum(largest, [contracts.moved_share(a, b) for a, b in pairs])
     # Counts attain their sensitivity; of scores (the moments) few rows are as long as they may be.
-    assert (np.delete(largest, [2, 4]) >= 0.9).all(), largest
+    is_moment = np.array([each.method == "release_symmetric" for each in tapes[0].releases])
+    assert (largest[~is_moment] >= 0.9).all(), largest
     assert (largest <= 1 + 1e-9).all(), largest
 
 
