@@ -144,6 +144,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "terms": "what the check of terms costs",
             "service": "a crowd that submits to the service while it is killed",
             "coverage": "what the tests run",
+            "fuzzed_cells": "fuzzed cells of tables",
             "mutation": "planted bugs that tests notice",
         },
     ),
