@@ -153,14 +153,19 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     assert np.array_equal(whole(found, SINGLE_BITS + bits), exact)
 
 
-def steps(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return multiples of ``2**-bits`` as whole numbers of 64 bits, whose products here fit."""
-    found = values * 2.0**bits
-    assert np.array_equal(found, np.rint(found))
-    return found.astype(np.int64)
-
-
-# HOG and scattering features of MNIST, and so wide that only the fewest rows go together.
+@pytest.mark.parametrize("weights", [None, (0.25, 1.0)])
+def test_the_slopes_of_one_score_are_those_of_the_loss_a_step_away(weights, rng):
+    scores, codes = rng.normal(0, 6, (5000, 1)), rng.integers(2, size=5000)
+    scores[:4] = [[0.0], [1e30], [-1e30], [2.0**-11]]
+    loss, bits = loss_named("softmax", 2), 10
+    found = GradientSum(loss, 1.0, np.zeros((1, 1)), weights, slope_bits=bits)._slopes(
+        scores, codes
+    )
+    exact = 1 / (1 + np.exp(-scores[:, 0].clip(-700, 700))) - codes
+    exact *= np.array(weights or (1.0, 1.0))[codes]
+    off = 2.0**-11 / 4 + 2.0**-bits  # half a place times the steepest slope, rounding and clip
+    assert np.abs(found[:, 0] - exact).max() <= off
+    assert np.abs(found).max() <= 1.0
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

@@ -56,8 +56,10 @@ from sfumato.sums.gradients import (
     GradientSum,
     ResidualSum,
     SoftmaxLoss,
+    coarse_bits,
     step_size,
 )
+from sfumato.sums.grid import ScoreWeights
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.records import Records
@@ -463,7 +465,7 @@ class AdditiveModel(PrivateEstimator):
         square = (1 - rows.share) * DEFAULT_SQUARE + rows.share * DEFAULT_PRODUCT
         white, steepest = whitened_rows(second, budget.noise(moment), n_rows, square)
         encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
-        learned = encoded.mapped(BesideTarget(white, has_target)).cache()
+        learned = encoded.mapped(BesideTarget(white, has_target)).cache(in_singles=not has_target)
 
         noise, clip = budget.noise(gradient) / n_rows, first.max_gradient_norm
         curvature = 1.0 if has_target else first.loss.max_curvature
@@ -709,7 +711,8 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         loss = SoftmaxLoss(len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)
         joined = PerPersonClip.usual(person, clip)
-        return GradientSum(loss, clip, weights, self._class_weights(counts), joined)
+        weights, bits = ScoreWeights(weights).rounded, coarse_bits(loss, clip)
+        return GradientSum(loss, clip, weights, self._class_weights(counts), joined, bits)
 
     def _class_weights(self, counts: Array) -> tuple[float, ...] | None:
         """Return weights of classes, public or from released counts, the largest of them 1."""

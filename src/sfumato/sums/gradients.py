@@ -25,12 +25,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
@@ -48,6 +47,8 @@ WEIGHT_BITS = 25
 FEW_ROWS = 32  # of a person, whose products with each other are kept
 MAX_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
 COARSE = 128  # steps of the coarse grid of slopes in their largest length, per root of the scores
+SCORE_BITS = 10  # slopes of one score are those of the nearest multiple of 2**-SCORE_BITS, ...
+LAST_PLACE = 16 * 2**SCORE_BITS  # ... of 16 at most: softmax is flat there
 MOMENTUM, AVERAGED = 0.9, 0.5  # share of the last move made again; of the steps, that are averaged
 MAX_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 
@@ -88,7 +89,7 @@ class SoftmaxLoss(Loss):
 
     def slopes_of(self, scores: Array, codes: Any) -> Array:
         """``p - e_y``; for two classes ``p - [y = 1]``."""
-        if is_foreign_array(scores):
+        if is_foreign_array(scores) or self.n_scores == 1:
             xp = namespace_of(scores)
             first = 0 if self.n_scores > 1 else 1
             classes = xp.arange(first, self.n_classes, device=scores.device)
@@ -99,8 +100,6 @@ class SoftmaxLoss(Loss):
                 return -signs * away / (1 + small)
             shares = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
             return shares / over_scores(shares) - own
-        if self.n_scores == 1:
-            return expit(scores) - (codes == 1)[:, None]
         slopes = scores - scores.max(axis=1, keepdims=True)
         np.exp(slopes, out=slopes)
         slopes /= over_scores(slopes)
@@ -279,7 +278,21 @@ class GradientSum(_GradientStatistic):
         return ScoreWeights(self.weights)
 
     def _slopes(self, scores: Array, codes: NDArray[np.intp]) -> Array:
-        """Slopes of each row, clipped and on the grid; each row by itself.
+        """Slopes of each row, clipped and on the grid; those of one score by a public table."""
+        if self.loss.n_scores > 1:
+            return self._computed(scores, codes)
+        if is_foreign_array(scores):
+            places = namespace_of(scores).round(scores * 2.0**SCORE_BITS)
+            places = namespace_of(scores).clip(places, -LAST_PLACE, LAST_PLACE)
+            return self._computed(places * 2.0**-SCORE_BITS, codes)
+        places = np.rint(scores[:, 0] * 2.0**SCORE_BITS)
+        index = np.clip(places, -LAST_PLACE, LAST_PLACE, out=places).astype(np.intp)
+        index += codes * (2 * LAST_PLACE + 1) + LAST_PLACE
+        settings = self.loss, self.max_gradient_norm, self.class_weights, self.slope_bits
+        return slope_table(*settings).take(index)[:, None]
+
+    def _computed(self, scores: Array, codes: NDArray[np.intp]) -> Array:
+        """Compute slopes, each row by itself.
 
         Rounding lengthens them by half a step per score at most, and they are clipped to as much
         less; where that would leave little of them, they are cut towards zero instead.
@@ -293,6 +306,16 @@ class GradientSum(_GradientStatistic):
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
         return (nearest if is_rounded else truncate_to_grid)(slopes, self.slope_bits)
+
+
+@lru_cache(maxsize=32)
+def slope_table(
+    loss: Loss, clip: float, class_weights: tuple[float, ...] | None, bits: int
+) -> Weights:
+    """Return the slopes at all places of a score, one class after the other."""
+    public = GradientSum(loss, clip, np.zeros((1, 1)), class_weights, slope_bits=bits)
+    scores = np.arange(-LAST_PLACE, LAST_PLACE + 1)[:, None] * 2.0**-SCORE_BITS
+    return np.concatenate([public._computed(scores, np.full(len(scores), c))[:, 0] for c in (0, 1)])
 
 
 @dataclass(frozen=True, eq=False)

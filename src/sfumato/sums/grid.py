@@ -49,7 +49,7 @@ BASE = 2.0**8  # ... larger ones are written with two digits of this base
 # rows: with few scores that takes half of the time.
 SMALL_PRODUCT, MIN_TOGETHER = 10**6, 8
 MAX_WEIGHT = 2.0**100  # weights, so that scores do not overflow in single precision
-FEW = 0.25  # share of columns that are multiplied in double precision beside the others
+NARROW, MIN_PART = 2**7, 8  # products of a row, and rows of a part, for which no length is asked
 LENGTH_MARGIN = 2.0**-20  # more than lengths are off by that are computed in doubles, ...
 SINGLE_MARGIN = 2.0**-10  # ... and in single precision
 
@@ -249,13 +249,15 @@ class Float32Rows:
             kept[size] = apart @ np.swapaxes(apart, 1, 2)
         return kept[size]
 
-    def scores(self, weights: ScoreWeights) -> Doubles:
-        """``rows @ weights.T``, exactly.
+    def scores(self, weights: ScoreWeights) -> Doubles | Singles:
+        """``rows @ weights.T``, exactly; one score in single precision.
 
         A partial sum is at most ``|row| |w|`` by Cauchy and Schwarz, hence 2**24 steps.
         """
         n_rows, width = self.rows.shape
         n_scores = weights.columns.shape[1]
+        if n_scores == 1:
+            return self.rows @ weights.columns
         together = max(MIN_TOGETHER, SMALL_PRODUCT // max(1, width * n_scores))
         whole = n_rows // together * together
         found = np.empty((n_rows, n_scores), dtype=np.float32)
@@ -268,10 +270,11 @@ class Float32Rows:
     def gathered(self, slopes: Doubles, bits: int) -> Doubles:
         """``slopes.T @ rows``, exactly.
 
-        Slopes of more than 2**11 steps are written with two digits. In a part, a partial sum of
-        the products of digits and a column is at most the length of the digits of one score times
-        that of the column. Columns for which that passes 2**24 steps are multiplied in double
-        precision.
+        Slopes of more than 2**11 steps are written with two digits. No number of a row passes
+        2**12 steps, and so few rows go together that no sum of their products passes 2**24. Where
+        that would be slow, lengths are looked at: in a part, a partial sum of the products of
+        digits and a column is at most the length of the digits of one score times that of the
+        column. Columns for which that passes 2**24 steps are multiplied in double precision.
         """
         counts = slopes.T * 2.0**bits  # whole numbers, in two digits if they are large
         if np.abs(counts).max(initial=0.0) <= MAX_DIGIT:
@@ -283,27 +286,31 @@ class Float32Rows:
 
     def _gathered(self, counts: Doubles) -> Doubles:
         digits, in_part = counts.astype(np.float32, order="C"), 0.0
+        largest = max(float(digits.max(initial=1.0)), -float(digits.min(initial=0.0)))
+        part = PART
+        while part * largest > 2.0 ** (MANTISSA - SINGLE_BITS):
+            part //= 2
+        if part >= MIN_PART and len(digits) * self.rows.shape[1] <= NARROW:
+            return self._added(digits, part)
         if digits.size:  # the largest length of the numbers of one score in a part, or a bit more
             squares = np.add.reduceat(digits * digits, range(0, counts.shape[1], PART), axis=1)
             in_part = math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
         steps = self.longest * (2.0**SINGLE_BITS * in_part)
         (long,) = np.nonzero(steps > 2.0**MANTISSA)
-        if len(long) > FEW * len(steps):
-            return np.asarray(counts @ self.doubles())
-        found = self._added(digits)
+        found = self._added(digits, PART)
         if len(long):
             found[:, long] = counts @ self.rows[:, long].astype(np.float64)
         return found
 
-    def _added(self, factors: Singles) -> Doubles:
+    def _added(self, factors: Singles, part: int) -> Doubles:
         """``factors @ rows``: parts in single precision, their sum in double precision."""
         n_rows, width = self.rows.shape
-        n_parts = n_rows // PART
-        whole = n_parts * PART
-        apart = factors[:, :whole].reshape(len(factors), n_parts, PART).transpose(1, 0, 2)
-        left, right = np.ascontiguousarray(apart), self.rows[:whole].reshape(n_parts, PART, width)
+        n_parts = n_rows // part
+        whole = n_parts * part
+        apart = factors[:, :whole].reshape(len(factors), n_parts, part).transpose(1, 0, 2)
+        left, right = np.ascontiguousarray(apart), self.rows[:whole].reshape(n_parts, part, width)
         found = np.asarray(factors[:, whole:] @ self.rows[whole:], dtype=np.float64)
-        n_products = max(1, -(-len(factors) * PART * width // SMALL_PRODUCT))
+        n_products = max(1, -(-len(factors) * part * width // SMALL_PRODUCT))
         together = max(1, -(-width // n_products))
         for start in range(0, width, together):
             columns = slice(start, start + together)
