@@ -434,7 +434,7 @@ def test_an_additive_model_over_tables_of_parties(trust: str, tmp_path: Path, no
     assert model.score(TABLE, TABLE["ill"]) > central.score(TABLE, TABLE["ill"]) - 0.05
     assert "each person has records at one party only" in model.guarantee_.conditions
     asked = [each.statistic for each in records.rounds]
-    assert asked[:4] == ["PlaceTree", "HatSums", "CountTables", "SecondMoment"]
+    assert asked[:4] == ["ClassCounts", "PlaceTree", "HatSums", "CountTables"]
     assert asked.count("GradientSum") == 8
     assert model.knots_.shape == central.knots_.shape
     assert list(model.feature_names_in_) == ["age", "town", "income"]
