@@ -198,12 +198,12 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
         model = PrivateLinearRegressor(target_bounds=(-5, 5), bounds=bounds, **settings)
         return lambda: model.fit(X, y), lambda: LinearRegression().fit(X, y)
 
-    def of(estimator: Any, width: int, **others: Any) -> Callable[[int], Any]:
+    def of(estimator: Any, width: int) -> Callable[[int], Any]:
         def runs(n_rows: int) -> Any:
             X, y = classes(n_rows, width)
-            labels = {"labels": [0, 1]} if estimator.has_labels else {}
-            bounds = Bounds(lower=-3.0, upper=3.0, **labels)
-            return lambda: estimator(bounds=bounds, **settings, **others).fit(X, y), None
+            labels, y = ([0, 1], y) if estimator.has_labels else (None, None)
+            bounds = Bounds(lower=-3.0, upper=3.0, labels=labels)
+            return lambda: estimator(bounds=bounds, **settings).fit(X, y), None
 
         return runs
 
