@@ -21,7 +21,11 @@ SOURCE = "https://github.com/sfumato-dp/sfumato/blob/main/benchmarks/results"
 CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
     "Other packages": (
         "The same rows, bounds and epsilon for everyone.",
-        {"peers": "all comparisons", "statistics": "counts, means, quantiles"},
+        {
+            "peers": "all comparisons",
+            "statistics": "counts, means, quantiles",
+            "statistics_coverage": "how often their error bars hold",
+        },
     ),
     "Models of tables": (
         "Additive and linear models of columns.",
