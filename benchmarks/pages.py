@@ -58,7 +58,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "Synthetic rows": (
-        "What can be learned from fabricated rows. Figures of tables are of 0.2.0, whose algorithm "
+        "What can be learned from fabricated rows. Tries of tables are of 0.2.0, whose algorithm "
         "has been replaced since.",
         {
             "fabricated_tables": "tables",
