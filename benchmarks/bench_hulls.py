@@ -20,12 +20,12 @@ from sfumato.models.hulls import (
     KernelAffineHull,
     WideAffineHull,
 )
-from sfumato.papers.kahm.experiments import MAX_PRINTED, TABLE_11
+from sfumato.papers.kahm.experiments import TABLE_11
 
 SEED = 0
 # Sizes at which the paper prints its seconds (MATLAB, 2.2 GHz laptop), and one that it names.
 SIZES = {size: TABLE_11[size] for size in ((500, 5000), (700, 7000), (1000, 10_000))}
-SIZES[MAX_PRINTED[0]] = MAX_PRINTED[1]
+SIZES[1000, 20_000] = 1600.0
 
 
 def sizes() -> None:

@@ -218,6 +218,42 @@ def test_of_many_options_the_worst_is_paid_for() -> None:
     )
 
 
+@pytest.mark.parametrize(("runs", "mean", "shape"), LAWS)
+def test_the_price_of_a_winner_is_that_of_the_theorems(
+    runs: str, mean: float, shape: float
+) -> None:
+    """Theorems 2 and 6 of Papernot and Steinke for one Gaussian, in many digits."""
+    mu, orders = mpmath.mpf("0.5"), [mpmath.mpf(float(order)) for order in ORDERS]
+    one = [order * mu**2 / 2 for order in orders]
+    if runs == "poisson":
+        rate = mpmath.findroot(lambda r: r / (1 - mpmath.exp(-r)) - mean, mean)
+        chosen = [mpmath.log(order / (order - 1)) for order in orders]
+        extra = [
+            rate * (mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
+            for e in chosen
+        ]
+    else:
+
+        def mean_of(stop: Any) -> Any:
+            if shape == 0:
+                return (1 / stop - 1) / mpmath.log(1 / stop)
+            return shape * (1 - stop) / (stop * (1 - stop**shape))
+
+        stop = mpmath.findroot(lambda g: mean_of(g) - mean, (1e-6, 0.999), solver="anderson")
+        least = min(
+            (1 - 1 / order) * each - mpmath.log(stop) / order
+            for each, order in zip(one, orders, strict=True)
+        )
+        extra = [(1 + shape) * least] * len(orders)
+    prices = [
+        float(each + more + mpmath.log(mean) / (order - 1))
+        for each, more, order in zip(one, extra, orders, strict=True)
+    ]
+    expected = np.minimum.accumulate(prices[::-1])[::-1]
+    found = selection_divergence(search(GaussianEvent(2.0), runs, mean, shape))
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
 def test_the_curve_of_masses_is_nowhere_below() -> None:
     event = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 30)
     epsilons = np.arange(400) * 0.01
