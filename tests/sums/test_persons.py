@@ -336,6 +336,9 @@ def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
         joined.joined_sensitivity(relation, other)
     times = 2 if relation is Relation.REPLACE_ONE else 1
     assert joined.joined_sensitivity(relation, unit) == pytest.approx(2.0 * times, rel=1e-4)
+    for per_person, cuts in (("sum", 4), ("average", 1)):  # every row's slopes are cut to the grid
+        clip = PerPersonClip(PersonUnit(4, per_person), 0.25)
+        assert clip.length(9) == 0.25 + cuts * 3 * 2.0**-ROW_BITS
 
 
 @pytest.mark.parametrize("norm", [1, 2, "part"])
