@@ -209,7 +209,7 @@ def grouped_places(rng: np.random.Generator) -> Iterator[Case]:
     rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, ROWS)])
     rows[2, 0] = rows[3, 1] = np.nan
     for edges in (None, np.tile([0.1, 0.3, 0.9], (3, 1))):
-        yield GroupedPlaces((axis,), (-1.0, 0.7), n_cells=9, edges=edges), rows
+        yield GroupedPlaces((axis,), ((-1.0, 0.7),), n_cells=9, edges=edges), rows
 
 
 def curves(rng: np.random.Generator) -> Iterator[Case]:

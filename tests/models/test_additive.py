@@ -116,9 +116,14 @@ def test_probabilities_are_those_of_the_labels(noise: None) -> None:
     three = np.digitize(X[:, 0], [-0.3, 0.3])
     three = np.where(rng.random(12_000) < 0.3, rng.integers(0, 3, 12_000), three)
     bounds = Bounds(lower=-1.0, upper=1.0, labels=[0, 1, 2])
-    many = classifier(epsilon=2.0, n_steps=120, bounds=bounds).fit(X[:8000], three[:8000])
-    sure = many.predict_proba(X[8000:]).max(axis=1)
-    assert abs(sure.mean() - np.mean(many.predict(X[8000:]) == three[8000:])) < 0.1
+    for epsilon in (2.0, 30.0):  # axes that no row has must not shorten all others
+        many = classifier(epsilon=epsilon, n_steps=120, bounds=bounds).fit(X[:8000], three[:8000])
+        sure, right = (
+            many.predict_proba(X[8000:]).max(axis=1),
+            many.predict(X[8000:]) == three[8000:],
+        )
+        assert right.mean() > 0.77
+        assert abs(sure.mean() - right.mean()) < 0.2
 
 
 def test_labels_that_are_not_declared_are_noticed_by_released_counts(noise: None) -> None:

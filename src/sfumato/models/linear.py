@@ -70,6 +70,7 @@ MIN_FLOOR = 1e-6  # of the largest eigenvalue, where there is no noise
 CONSTANT = 0.25  # weight of the constant beside rows of length 1
 RADIUS = 1.0  # of the root mean square length of whitened rows: longer ones are scaled back
 MIN_RADIUS = 2.0**-20
+HIDDEN = 16.0  # times what noise could hide on an axis: more is an error of the known sum
 
 # Regression. Share and noise were chosen, with clip and steps, on held-out training rows of
 # diamonds and doctor contacts.
@@ -118,14 +119,17 @@ def whitened_rows(
 
     Also the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows. Eigenvalues of the moment
     that noise alone could have are not believed: these axes share what is left of the known sum of
-    all, the mean squared length of a row, `default_square`.
+    all, the mean squared length of a row, `default_square`, as far as noise could hide it.
     """
     projection = whitening_projection(moment, len(moment), noise)
     squares = np.sum(projection**2, axis=0)
     values = np.sum(projection * (moment @ projection), axis=0) / squares
-    is_seen = values > noise * math.sqrt(2 * len(moment))
+    reach = noise * math.sqrt(2 * len(moment))
+    is_seen = values > reach
     left = max(default_square * n_rows - float(values[is_seen].sum()), 0.0)
-    values = np.where(is_seen, values, left / max(1, int(np.count_nonzero(~is_seen))))
+    values = np.where(
+        is_seen, values, min(left / max(1, np.count_nonzero(~is_seen)), HIDDEN * reach)
+    )
     spectrum = values * squares / n_rows
     radius = max(RADIUS * math.sqrt(float(spectrum.sum())), MIN_RADIUS)
     largest = min(float(spectrum.max()) / radius**2, 1.0)
