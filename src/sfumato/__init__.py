@@ -36,10 +36,7 @@ if TYPE_CHECKING:
         PrivateMoments,
         PrivatePCA,
     )
-    from sfumato.models.pipelines import (
-        check_pipeline,
-        private_pipeline,
-    )
+    from sfumato.models.pipelines import check_pipeline
     from sfumato.models.saving import load, save
     from sfumato.models.scores import release_score
     from sfumato.models.search import PrivateSearchCV
@@ -111,7 +108,7 @@ _MODULES = {
     "sfumato.synthetic": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
     "sfumato.models.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
     "sfumato.papers.kahm": ("EntryHullClassifier",),
-    "sfumato.models.pipelines": ("check_pipeline", "private_pipeline"),
+    "sfumato.models.pipelines": ("check_pipeline",),
     "sfumato.models.scores": ("release_score",),
     "sfumato.models.search": ("PrivateSearchCV",),
     "sfumato.models.saving": ("load", "save"),

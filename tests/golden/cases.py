@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 import sfumato as sf
@@ -502,7 +503,7 @@ def search() -> Iterator[tuple[str, Case]]:
         }.items():
             model = sf.PrivateSearchCV(linear, grid, mean_runs=3.0, **settings, **BUDGET)
             yield f"{name}, {relation}", Case(fitted(model, X, Y2))
-    piped = sf.private_pipeline(
+    piped = make_pipeline(
         sf.TableEncoder(sf.Bounds(lower=0.0, upper=1.0)),
         PolynomialFeatures(2, include_bias=False),
         sf.PrivateLinearClassifier(n_steps=3, bounds=ball, **BUDGET),

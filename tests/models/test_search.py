@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import sfumato as sf
@@ -207,7 +208,7 @@ def test_a_folder_is_of_one_search_and_one_ledger(
     assert (budget.statement().charges, other.statement().charges) == (1, 1)
     with search_module.open_folder(tmp_path / "held", []), pytest.raises(InvalidInputError):
         search(**options | {"resume": tmp_path / "held"}).fit(X, y)
-    piped = sf.private_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), linear())
+    piped = make_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), linear())
     grid = {"privatelinearclassifier__n_steps": [2, 3]}
     with pytest.raises(InvalidInputError, match="can be saved"):
         sf.PrivateSearchCV(piped, grid, **options | {"resume": tmp_path / "new"}).fit(X, y)
@@ -222,11 +223,11 @@ def interrupted(*_: Any) -> None:
 
 
 @pytest.mark.usefixtures("noise")
-def test_pipelines_regressors_and_densities() -> None:
+def test_pipelines_and_regressors() -> None:
     X, y = rows(80)
     options = {"mean_runs": 1.5, "epsilon": 4.0, "delta": 1e-3}
     piped = sf.PrivateSearchCV(
-        sf.private_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), Normalizer(), linear()),
+        make_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), Normalizer(), linear()),
         {"privatelinearclassifier__n_steps": [2, 3]},
         **options,
     ).fit(X, y)
@@ -234,16 +235,14 @@ def test_pipelines_regressors_and_densities() -> None:
     regressor = sf.PrivateLinearRegressor(target_bounds=(0, 1), bounds=sf.Bounds(lower=-1, upper=1))
     fitted = sf.PrivateSearchCV(regressor, {"target_bounds": [(0.0, 1.0)]}, **options).fit(X, y)
     assert 0 < fitted.best_score_ < 1.6
-    density = sf.PrivateDensity(bounds=sf.Bounds(lower=-1, upper=1))
-    with pytest.raises(InvalidInputError, match="scoring"):
-        sf.PrivateSearchCV(density, {"n_cells": [4, 8]}, **options).fit(X[:, :1])
-    scored = sf.PrivateSearchCV(
-        density,
-        {"n_cells": [4, 8]},
-        scoring=lambda model, X, _: np.clip(model.raw_density(X) / 2, 0, 1),
-        **options,
-    ).fit(X[:, :1])
-    assert "scoring" in scored.guarantee_.conditions[-1]
+    table = pd.DataFrame({"a": X[:, 0], "b": y.astype(float)})
+    bounds = TableBounds.from_dict({"a": (-1, 1), "b": (0, 1)}, target="b")
+    regressor = sf.PrivateLinearRegressor(bounds=bounds)  # its target's range is the table's
+    fitted = sf.PrivateSearchCV(regressor, {"bounds": [bounds]}, **options).fit(table)
+    assert 0 < fitted.best_score_ < 1.6
+    moments = sf.PrivateMoments(bounds=sf.Bounds(lower=-1, upper=1))
+    with pytest.raises(InvalidInputError, match="no labels or targets"):
+        sf.PrivateSearchCV(moments, {}, **options).fit(X, y)
 
 
 def test_runs_that_are_not_gaussian_get_less() -> None:
@@ -359,24 +358,24 @@ ZEROS = np.zeros((2, 1))
 ONE = np.array([[1.0], [0.0]])  # a neighbour whose score differs as much as one can
 
 
-def own_number(_: Any, X: Any, __: Any) -> np.ndarray:
+@pytest.fixture
+def _own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The score of a row is its number: the record that moves the score the most."""
-    return np.asarray(X)[:, 0]
+    monkeypatch.setattr(search_module, "row_scores", lambda _, X, __: X)
 
 
 def winners(X: np.ndarray) -> list[float]:
     """Scores of the winners of independent searches, nearly all of the budget spent on scores."""
     search = sf.PrivateSearchCV(
-        sf.PrivateMoments(bounds=sf.Bounds(lower=0.0, upper=1.0)),
+        sf.PrivateGaussianClassifier(None, bounds=sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1])),
         {},
         mean_runs=3.0,
-        scoring=own_number,
         score_share=0.99,
         constant_time=False,
         epsilon=EPSILON,
         delta=DELTA,
     )
-    return [search.fit(X).best_score_ for _ in range(N_TRIALS)]
+    return [search.fit(X, [0, 1]).best_score_ for _ in range(N_TRIALS)]
 
 
 def audited() -> float:
@@ -387,10 +386,12 @@ def audited() -> float:
     return float(found.epsilon)
 
 
+@pytest.mark.usefixtures("_own_numbers")
 def test_the_winner_tells_no_more_than_is_promised() -> None:
     assert audited() <= EPSILON
 
 
+@pytest.mark.usefixtures("_own_numbers")
 def test_a_search_without_noise_on_its_scores_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the audit sees a search that scores in the clear."""
     drawn = ArrayRecords.release

@@ -26,13 +26,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import check_random_state
 
 from sfumato.core.arrays import (
     Array,
     cast,
     clip_to_finite,
-    is_foreign_array,
     like,
     namespace_of,
     packed,
@@ -53,7 +52,6 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.core.parallel import map_in_parallel
-from sfumato.exceptions import InvalidInputError
 from sfumato.models.hull_search import answer_by_number, cut_rows, in_batches
 from sfumato.models.rows import (
     PRECISIONS,
@@ -352,29 +350,15 @@ def layer_outputs(branch: Branch, rows: Array) -> Iterator[Array]:
         inputs = kernel @ layer["onward"] - layer["onward_origin"]
 
 
-def least_errors(branch: Branch, rows: Array) -> Array:
-    """Return the least squared distance of each row to its outputs (65)."""
+def nearest_output(branch: Branch, rows: Array) -> tuple[Array, Array]:
+    """Return the output nearest to each row, of any layer, and its squared distance (64), (65)."""
     xp = namespace_of(rows)
-    least = None
-    for output in layer_outputs(branch, rows):
-        output -= rows
-        found = xp.vecdot(output, output)
-        least = found if least is None else xp.minimum(least, found)
-    return least
-
-
-def filtered(branch: Branch, rows: Array) -> Array:
-    """Return the output of the layer that is nearest to each row (64)."""
-    xp = namespace_of(rows)
-    best, least = None, None
+    best, least = rows, xp.full((rows.shape[0],), math.inf, dtype=rows.dtype, device=rows.device)
     for output in layer_outputs(branch, rows):
         found = xp.vecdot(output - rows, output - rows)
-        if best is None or least is None:
-            best, least = output, found
-            continue
         best = xp.where((found < least)[:, None], output, best)
         least = xp.minimum(found, least)
-    return best
+    return best, least
 
 
 def _centred(branch: Branch, rows: Array) -> Array:
@@ -391,7 +375,7 @@ def _precision(branch: Branch) -> str:
 def evaluate(branch: Branch, rows: Array) -> Array:
     """Filter rows in batches, the centre taken off and put back."""
     answers = in_batches(
-        lambda batch: filtered(branch, _centred(branch, batch)),
+        lambda batch: nearest_output(branch, _centred(branch, batch))[0],
         like(branch["centre"], rows),
         batch_rows=BATCH_ROWS,
     )
@@ -489,22 +473,8 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         """
         x = cast(self._begin(X), "float64")
         xp = namespace_of(x)
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None.")
-        try:
-            outputs = y if is_foreign_array(y) else np.asarray(y, dtype=np.float64)
-            if not is_foreign_array(outputs):
-                assert_all_finite(outputs, input_name="y")
-        except (TypeError, ValueError) as error:
-            is_ours = str(error).startswith("Input y")
-            wanted = "'y' must contain numbers, one row for each row of X."
-            raise InvalidInputError(str(error) if is_ours else wanted) from None
-        if outputs.ndim not in (1, 2) or outputs.shape[0] != x.shape[0]:
-            raise InvalidInputError(
-                f"'y' must have one row for each of the {x.shape[0]} rows of X, in one or two "
-                f"dimensions. Got inconsistent shape {tuple(outputs.shape)}."
-            )
-        outputs = cast(like(x, outputs), "float64")
+        targets = self._targets(x, y, multi_output=True, y_numeric=True)
+        outputs = cast(like(x, targets), "float64")
         self.single_output_ = outputs.ndim == 1
         Y = outputs[:, None] if self.single_output_ else outputs
         self.offset_ = xp.mean(Y, axis=0) if self.center else xp.zeros_like(Y[0, :])
@@ -703,7 +673,7 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
         """Return the squared error of each row under each cluster."""
 
         def of_each(batch: Array) -> Array:
-            found = [least_errors(branch, _centred(branch, batch)) for branch in self.branches_]
+            found = [nearest_output(b, _centred(b, batch))[1] for b in self.branches_]
             return namespace_of(batch).stack(found, axis=1)
 
         return in_batches(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from sfumato.core.arrays import (
     Array,
@@ -18,6 +19,7 @@ from sfumato.core.arrays import (
     is_foreign_array,
     like,
     namespace_of,
+    to_host,
     to_numpy,
 )
 from sfumato.core.constraints import Form, check_parameters
@@ -52,6 +54,17 @@ SHARED = {  # parameters of several estimators
         How rows are cut into branches. Where noise dominates the rows, "random" serves better:
         clusters of noise surround the data instead of following them.""",
 }
+
+
+@contextmanager
+def values_unquoted() -> Iterator[None]:
+    """Turn errors of scikit-learn into ours, without the value that one of them quotes."""
+    try:
+        yield
+    except ValueError as error:
+        text = "Rows and targets must contain numbers; one of them is a text."
+        known = "could not convert" not in str(error)
+        raise InvalidInputError(str(error) if known else text) from None
 
 
 class RowsEstimator(BaseEstimator):
@@ -92,13 +105,13 @@ class RowsEstimator(BaseEstimator):
             if not bool(namespace_of(X).all(namespace_of(X).isfinite(tensor))):
                 raise InvalidInputError("Input X contains NaN or infinity.")
             return tensor
-        try:
+        with values_unquoted():
             return validate_data(self, X, reset=reset, dtype=FLOATS)
-        except ValueError as error:
-            message = str(error)
-            if "could not convert" in message:  # the original quotes the value
-                message = "The rows must contain numbers; a text was found that is not a number."
-            raise InvalidInputError(message) from None
+
+    def _targets(self, rows: Array, y: Any, **options: Any) -> NDArray[Any]:
+        """Return one label or output for each row, checked as `check_X_y` does."""
+        with values_unquoted():
+            return np.asarray(check_X_y(np.zeros((rows.shape[0], 1)), to_host(y), **options)[1])
 
 
 class RowsTransformer(OneToOneFeatureMixin, TransformerMixin, RowsEstimator):
@@ -149,20 +162,10 @@ class RowsClassifier(ClassifierMixin, RowsEstimator):
             The fitted estimator.
         """
         rows = self._begin(X)
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None.")
-        try:
-            found = column_or_1d(to_numpy(y), warn=True)
-            assert_all_finite(found, input_name="y")
+        found = self._targets(rows, y)
+        with values_unquoted():
             check_classification_targets(found)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from None
-        if len(found) != rows.shape[0]:
-            raise InvalidInputError(
-                "'y' must have one label per row. Got inconsistent numbers: "
-                f"{len(found)} labels and {rows.shape[0]} rows."
-            )
-        self.classes_, codes = np.unique(np.asarray(found), return_inverse=True)
+        self.classes_, codes = np.unique(found, return_inverse=True)
         self._fit_classes(rows, codes)
         return self
 

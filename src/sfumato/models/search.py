@@ -38,7 +38,7 @@ from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.models.base import PrivateEstimator, n_jobs as check_n_jobs
+from sfumato.models.base import PrivateEstimator, n_jobs as check_n_jobs, target_range
 from sfumato.models.pipelines import check_pipeline
 from sfumato.models.saving import load, save
 from sfumato.models.scores import are_right
@@ -62,7 +62,6 @@ LAWS = {
     "geometric": ("negative_binomial", 1.0),
 }
 HIDDEN = "nobody learns how long the search took: its duration tells the number of runs"
-ROW_WISE = "'scoring' scores each row by that row and the model alone"
 FIXED = ("epsilon", "delta", "unit", "relation", "ledger")  # the promise is not up for a search
 STEPS = 8  # of the bisection where runs are not Gaussian
 SCORE_BITS = 20
@@ -92,34 +91,16 @@ class ScoreSum(Statistic):
         return 1.0
 
 
-def scorer_for(estimator: Any, scoring: Any) -> Callable[[Any, Any, Any], Any]:
-    """Return the function that scores each row: that given, or one for the kind of estimator."""
-    if scoring is not None and not callable(scoring):
-        raise InvalidInputError(
-            "'scoring' must be None or a function of (model, X, y) that gives a number in "
-            f"[0, 1] per row. Got {type(scoring).__name__} instead."
-        )
-    if scoring is None and not (is_classifier(estimator) or is_regressor(estimator)):
-        raise InvalidInputError(
-            f"'scoring' is needed for {type(estimator).__name__}: a function of (model, X, y) that "
-            "gives a number in [0, 1] per row, of that row and the model alone."
-        )
-
-    def is_right(model: Any, X: Any, y: Any) -> Any:  # what cannot be compared is wrong
-        return are_right(np.asarray(model.predict(X)), as_cells(y))
-
-    def nearness(model: Any, X: Any, y: Any) -> Any:  # 1 - (error / range)², inside the range
-        low, high = getattr(model, "steps", [(None, model)])[-1][1].target_bounds
+def row_scores(model: Any, X: Any, y: Any) -> Array:
+    """Return a column of scores: 1 for a right label, or ``1 - (error / range)²``."""
+    if is_classifier(model):  # what cannot be compared is wrong
+        found = are_right(np.asarray(model.predict(X)), as_cells(y))
+    else:
+        low, high = target_range(private_step(model)[1])
         truth = np.nan_to_num(as_numbers(as_cells(y)), nan=low, posinf=low, neginf=low)
         error = np.clip(model.predict(X), low, high) - np.clip(truth, low, high)
-        return 1 - (error / (high - low)) ** 2
-
-    return scoring or (is_right if is_classifier(estimator) else nearness)
-
-
-def row_scores(scorer: Callable[[Any, Any, Any], Any], model: Any, X: Any, y: Any) -> Array:
-    """Return the scores as a column of numbers in [0, 1]; what is none counts as 0."""
-    given = np.asarray(scorer(model, X, y), dtype=np.float64).reshape(-1, 1)
+        found = 1 - (error / (high - low)) ** 2
+    given = np.asarray(found, dtype=np.float64).reshape(-1, 1)
     return np.clip(np.nan_to_num(given, nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
 
 
@@ -164,7 +145,7 @@ def planned_events(candidate: Any, X: Any, y: Any) -> tuple[Event, ...]:
     # [V2] the releases of a run are known before the search is charged
     candidate.set_params(**{f"{private_step(candidate)[0]}ledger": _Asking()})
     try:
-        candidate.fit(X, y) if y is not None else candidate.fit(X)
+        candidate.fit(X, y)
     except _Asking as asked:
         return asked.events
     raise InvalidInputError(f"{type(candidate).__name__} released something without a charge.")
@@ -277,10 +258,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     mean_runs : float, default=5.0
         Runs on average.
     score_share : float, default=0.1
-        Share of ``mu²`` of a run for its score.
-    scoring : callable, optional
-        ``scoring(model, X, y)`` gives a number in [0, 1] per row, computed of that row and the
-        model alone. By default 1 for a right label, or ``1 - (error / range)²``.
+        Share of ``mu²`` of a run for its score: the sum over rows of 1 for a right label, or of
+        ``1 - (error / range)²``.
     constant_time : bool, default=True
         Make all runs that the law allows and look at K of them, so that neither duration nor
         progress reveals K. False makes K runs only; the guarantee then has a condition.
@@ -341,7 +320,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     runs: str | float = "poisson"
     mean_runs: float = 5.0
     score_share: float = 0.1
-    scoring: Any = None
     constant_time: bool = True
     resume: Any = None
     n_jobs: int | None = None
@@ -404,24 +382,22 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         bounds: Any = private.bounds
         if y is None and getattr(bounds, "target", None) is not None:
             y = bounds.target_of(X)
-        if y is None and self.scoring is None:
-            scorer_for(self.estimator, None)  # what has no targets needs a scoring first of all
+        if y is None:
             raise InvalidInputError(
                 "PrivateSearchCV requires y to be passed, but the target y is None: runs are "
                 "scored by their targets."
             )
         cost, settings, events, score_noise = self._plan(X, y)
-        scorer = scorer_for(self.estimator, self.scoring)
 
         def run(choice: int) -> _Run:
             """Fit and score one candidate; what is drawn is part of what the search pays for."""
             paid = (*events[choice], score_noise.event())
             receipt = Receipt(paid, unit=private.unit, relation=private.relation)
             model = self._candidate(settings[choice], cost.epsilon_each, receipt)
-            model.fit(X, y) if y is not None else model.fit(X)
+            model.fit(X, y)
             model.set_params(**{f"{prefix}ledger": None})
             # There may be no rows where their number is secret.
-            column = row_scores(scorer, model, X, y) if _n_rows(X) else np.empty((0, 1))
+            column = row_scores(model, X, y) if _n_rows(X) else np.empty((0, 1))
             records = score_records(column, private, X)
             total = float(records.release(ScoreSum(), score_noise, receipt)[0])
             return total / (records.public_rows or 1), choice, model
@@ -474,6 +450,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Return what every run does: public, known before the charge."""
         prefix, private = private_step(self.estimator)
         check_parameters(self, self.parameters)
+        if not (is_classifier(self.estimator) or is_regressor(self.estimator)):
+            raise InvalidInputError(
+                f"{type(private).__name__} has no labels or targets by which runs can be scored."
+            )
         if isinstance(self.runs, str) and self.runs not in LAWS:
             listed = ", ".join(map(repr, LAWS))
             raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")
@@ -491,7 +471,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 raise InvalidInputError(f"'param_grid' contains {name!r}, not a parameter.")
         if not settings:
             raise InvalidInputError("'param_grid' contains no settings.")
-        scorer_for(self.estimator, self.scoring)
         kind, shape = LAWS.get(self.runs, ("negative_binomial", self.runs))  # type: ignore[arg-type]
         law = SelectionEvent(((GaussianEvent(1.0),),), kind, float(self.mean_runs), float(shape))
         total, delta, has_noise = (
@@ -580,7 +559,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         spent = selection_epsilon(cost.event, cost.delta) if math.isfinite(asked) else math.inf
         conditions = [condition for each in runs for condition in each.conditions]
         conditions += [HIDDEN] if not self.constant_time else []
-        conditions += [ROW_WISE] if self.scoring is not None else []
         return replace(
             runs[0],
             epsilon=asked if asked * (1 - 1e-4) <= spent <= asked else spent,
