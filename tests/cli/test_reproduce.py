@@ -55,7 +55,7 @@ def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "no table and no figure to run again" in refused("reproduce", "large-margin")
     assert "named by eps, n. Got 'm'" in refused(*CELL, "m=1", "-o", tmp_path)
     assert "There are: eps=1,n=20;" in refused(*CELL, "eps=1,n=7", "-o", tmp_path)
-    assert "needs one '--table'" in refused("reproduce", "kahm", "--cell", "eps=1")
+    assert "'--cell' needs name=value" in refused("reproduce", "kahm", "--cell", "eps")
     assert "not both" in refused("reproduce", "kahm", "--table", "5", "--figure", "4")
     assert list(tmp_path.iterdir()) == []
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,9 +33,7 @@ def reproduce(
     ] = None,
     table: Annotated[str | None, typer.Option(help="Only this table.")] = None,
     figure: Annotated[str | None, typer.Option(help="Only this figure.")] = None,
-    cell: Annotated[
-        str | None, typer.Option(help="Only this cell of the table, such as eps=1,n=20.")
-    ] = None,
+    cell: Annotated[str | None, typer.Option(help="Only this cell, such as eps=1,n=20.")] = None,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Small embedded data; takes seconds and gives no verdict."),
@@ -79,15 +76,17 @@ def reproduce(
     if table is not None or figure is not None:
         entries = [entry_of(paper, f"figure-{figure}" if table is None else f"table-{table}")]
     pairs = [part.partition("=") for part in cell.split(",")] if cell else []
-    if cell and (len(entries) > 1 or not all(name and value for name, _, value in pairs)):
-        raise InvalidInputError("'--cell' needs one '--table' or '--figure' and name=value,...")
+    if not all(name and value for name, _, value in pairs):
+        raise InvalidInputError("'--cell' needs name=value,...")
     chosen = {name.strip(): value.strip() for name, _, value in pairs}
+    entries = [entry for entry in entries if chosen.keys() <= set(entry.cells)] or entries
     for entry in entries:  # a full run may have taken hours; the figures of a quick one may go
         file = result_file(entry, output, chosen)
         if file.is_file() and '"quick": true' not in file.read_text():
             expect(file)
     repetitions = (1 if quick else 3) if runs is None else runs
-    found = []
+    found: list[Reproduction] = []
+    memory: dict[str, Any] = {}  # fits that several entries show are made once
     for entry in entries:
         name = f"{entry.paper} {entry.name}"
         remark(f"{name} ...")
@@ -95,8 +94,8 @@ def reproduce(
         def tell(line: str, name: str = name) -> None:
             remark(f"{name}: {line}")
 
-        setting = Setting(quick, repetitions, device=device, n_jobs=jobs, cell=chosen)
-        found.append(run_entry(entry, replace(setting, tell=tell)))
+        how: dict[str, Any] = {"device": device, "n_jobs": jobs, "cell": chosen, "memory": memory}
+        found.append(run_entry(entry, Setting(quick, repetitions, tell, **how)))
         files = keep(found[-1], output)
         if not as_json:
             _show(found[-1], files)

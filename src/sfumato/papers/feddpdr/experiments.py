@@ -74,18 +74,14 @@ def split_of(setting: Setting, task: str) -> Split:
     split = images(setting, name)
     if name == "cifar10" and not setting.quick:
         hog = HOGFeatures((32, 32, 3))  # the paper's cells, bins and blocks; 49 blocks of length 1
-        picture = (-1, 3, 32, 32)
-        X, X_test = (
-            np.concatenate(
-                [
-                    7 * hog.fit_transform(part.reshape(picture).transpose(0, 2, 3, 1))
-                    for part in np.array_split(rows, 10)
-                ]
-            ).astype(np.float32)
-            for rows in (split.X, split.X_test)
-        )
+        X, X_test = (7 * hog.fit_transform(_pixelwise(rows)) for rows in (split.X, split.X_test))
         split = replace(split, X=X, X_test=X_test)
     return replace(split, y=relabel(split.y), y_test=relabel(split.y_test))
+
+
+def _pixelwise(rows: NDArray[Any]) -> NDArray[Any]:
+    """Put the colours of a pixel side by side, which the file has plane by plane."""
+    return rows.reshape(-1, 3, 32 * 32).transpose(0, 2, 1).reshape(len(rows), -1)
 
 
 def curves(split: Split, points: Sequence[Point], setting: Setting, known: Any) -> Curves:

@@ -64,7 +64,8 @@ def newton(
             break
         hessian = lam * np.eye(gradient.size)
         for block, wanted in in_doubles(rows, targets):
-            hessian += (curvatures(loss, block @ weights.T, wanted) * block).T @ block
+            near = block[curvatures(loss, block @ weights.T, wanted)[:, 0] > 0]
+            hessian += loss.max_curvature * (near.T @ near)
         try:
             factor = cho_factor(hessian, lower=True)
             direction = -cho_solve(factor, gradient.ravel()).reshape(gradient.shape)

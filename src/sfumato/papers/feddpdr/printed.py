@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
+from scipy.sparse.linalg import eigsh
 
 from sfumato.core.constraints import Form, one_of, or_none, real, whole
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
@@ -244,7 +245,9 @@ def _printed_basis(own: _Paid, kept: int) -> Array:
     upper = np.triu_indices(len(moment))
     noisy = np.zeros_like(moment)
     noisy[upper] = own.components.release(moment[upper], ledger=own.receipt)  # type: ignore[union-attr]
-    values, vectors = eigh(noisy + np.triu(noisy, 1).T)
+    noisy += np.triu(noisy, 1).T
+    start = np.ones(len(noisy))  # of the iteration, which a small matrix does not need
+    values, vectors = eigh(noisy) if kept >= len(noisy) else eigsh(noisy, kept, v0=start)
     return np.asarray(vectors[:, np.argsort(-np.abs(values))[:kept]])
 
 
