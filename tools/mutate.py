@@ -475,11 +475,13 @@ def results_of(planter: Planter) -> Iterator[dict[str, Any]]:
     for (mutant, n_tests), code in fork(jobs(), planter.options, CAP):
         status = VERDICTS.get(code, "killed")
         found = mutant | {"key": key_of(mutant), "status": status, "tests": n_tests}
-        if status == "survived":
-            texts = (ROOT / mutant["file"]).read_text(), source_of(mutant)
-            lines = difflib.unified_diff(*(t.splitlines() for t in texts), n=0, lineterm="")
-            found["diff"] = [line for line in list(lines)[3:] if not line.startswith("@@")]
-        yield found
+        yield found | ({"diff": diff_of(mutant)} if status == "survived" else {})
+
+
+def diff_of(mutant: Mutant) -> list[str]:
+    texts = (ROOT / mutant["file"]).read_text(), source_of(mutant)
+    lines = difflib.unified_diff(*(t.splitlines() for t in texts), n=0, lineterm="")
+    return [line for line in list(lines)[3:] if not line.startswith("@@")]
 
 
 @functools.cache
@@ -565,6 +567,10 @@ def main() -> None:
         print(f"{len(tests)} tests run these files", flush=True)
         lines = log.read_text().splitlines() if log.exists() else []
         results = {each["key"]: each for each in map(json.loads, lines)}
+        for mutant in mutants:  # what is explained is not tried
+            named = mutant | {"key": key_of(mutant), "diff": diff_of(mutant), "tests": 0}
+            if named["key"] not in results and explain(named):
+                results[named["key"]] = named | {"status": "survived"}
         done = {key for key, each in results.items() if "diff" in each and explain(each)}
         done |= {key for key, each in results.items() if each["status"] not in options.again}
         keys = {key_of(m): m for m in mutants if key_of(m) not in done}

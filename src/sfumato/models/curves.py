@@ -266,6 +266,7 @@ class SmoothedCurves:
     half: Array
     smoothing: float
     norm: float
+    ends_in_ball: ClassVar[bool] = True
 
     @property
     def width(self) -> int:
