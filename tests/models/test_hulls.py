@@ -319,7 +319,7 @@ def test_hulls_by_products_equal_those_by_eigenvectors(rng, monkeypatch, dtype):
     np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol)
     monkeypatch.setattr(search, "leading_eigenvectors", lambda *given: None)  # not certified
     found = fit_branches(groups, stacked=True, **parameters)
-    np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol / 10)
+    np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol)
 
 
 # Rows cut into branches ---------------------------------------------------------------------------
