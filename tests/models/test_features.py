@@ -110,6 +110,11 @@ def test_fourier_features_are_near_the_kernel_and_of_length_one(kernel, rng):
     phi = features.transform(x)
     np.testing.assert_allclose(np.linalg.norm(phi, axis=1), 1.0, rtol=1e-12)
     assert np.abs(phi @ phi.T - kernel(x, x)).max() < 0.05
+    halves = np.arange(-40, 41)[:, None] * np.pi + [-1e-9, 0.0, 1e-9]  # where turns are cut
+    few = FourierFeatures([[0.5], [1.0]])
+    angles = halves.reshape(-1, 1) @ few.frequencies.T
+    oracle = np.hstack([np.cos(angles), np.sin(angles)]) / math.sqrt(2)
+    np.testing.assert_allclose(few.transform(halves.reshape(-1, 1)), oracle, atol=1e-12)
 
 
 # Sensitivities -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import LinAlgError
 from scipy.optimize import check_grad
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -26,7 +27,6 @@ from sfumato.models.solvers import (
     accelerated,
     gradient_rounding,
     minimise,
-    minimise_jointly,
 )
 from tests.models.literal import rounded
 
@@ -55,12 +55,14 @@ def test_slopes_and_curvatures_are_derivatives_and_bounded(name: str) -> None:
     loss, literal = LITERAL[name]
     for y in (-1.0, 1.0):
         labels = np.full(len(SCORES), y)
-        slopes = loss.slope(SCORES, labels)
+        values, slopes = loss.value_and_slope(SCORES, labels)
+        np.testing.assert_allclose(values, literal(SCORES, labels), atol=1e-12)
         numeric = (literal(SCORES + 1e-6, labels) - literal(SCORES - 1e-6, labels)) / 2e-6
         np.testing.assert_allclose(slopes, numeric, atol=1e-4)
         assert np.abs(slopes).max() <= loss.lipschitz == 1
         assert (np.diff(slopes) >= -1e-12).all()  # convex
-        numeric = (loss.slope(SCORES + 1e-6, labels) - loss.slope(SCORES - 1e-6, labels)) / 2e-6
+        beside = [loss.value_and_slope(SCORES + step, labels)[1] for step in (1e-6, -1e-6)]
+        numeric = (beside[0] - beside[1]) / 2e-6
         found = loss.curvature(SCORES, labels)
         assert (np.abs(found - numeric) > 1e-4).sum() <= 8  # where a parabola begins
         assert loss.smoothness * 0.99 <= found.max() <= loss.smoothness * (1 + 1e-12)
@@ -103,14 +105,8 @@ def problem(rng: np.random.Generator, n: int = 150) -> tuple[np.ndarray, np.ndar
 def certified(
     features: np.ndarray, y: np.ndarray, loss: ScoreLoss, regularization: float, w: np.ndarray
 ) -> tuple[Objective, Minimiser]:
-    P = Objective(
-        FeatureRows(features),
-        lambda t, part: loss.slope(t, y[part]),
-        loss.smoothness,
-        regularization,
-        len(y),
-    )
-    return P, Minimiser(w, P.gap(P.gradient(w)))
+    P = Objective(FeatureRows(features), y, loss, regularization, len(y))
+    return P, P.at(w)
 
 
 def test_other_solvers_agree(rng: np.random.Generator) -> None:
@@ -120,9 +116,8 @@ def test_other_solvers_agree(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(sharp.coefficients, hinge.fit(features, y).coef_[0], atol=1e-3)
     codes = features[:, :3].argmax(axis=1)
     softmax = LogisticRegression(C=1 / (2 * 0.02 * len(codes)), fit_intercept=False, tol=1e-10)
-    ours = minimise_jointly(
-        features, codes, 3, ScoreSoftmaxLoss(), regularization=0.02, tolerance=1e-14
-    )
+    settings: Any = {"regularization": 0.02, "tolerance": 1e-14, "n_classes": 3}
+    ours = minimise(features, codes, ScoreSoftmaxLoss(), **settings)
     np.testing.assert_allclose(ours.coefficients, softmax.fit(features, codes).coef_.T, atol=1e-4)
 
 
@@ -174,44 +169,28 @@ def test_accelerated_steps_arrive_in_the_number_of_the_theorem(
             assert apart <= 1.1 * np.sqrt(tolerance / regularization)
 
 
-@each_loss
-def test_the_tolerance_is_reached_when_the_quick_method_is_not(
-    name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loss", [*(each for each, _ in LITERAL.values()), *JOINT])
+def test_the_gap_is_reached_from_a_sample_and_without_the_quick_method(
+    loss: ScoreLoss, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loss, (features, y) = LITERAL[name][0], problem(rng)
+    features, y = problem(rng)
     settings: Any = {"regularization": 0.01, "tolerance": 1e-12}
+    if loss in JOINT:
+        y, settings["n_classes"] = features[:, :4].argmax(axis=1), 4
     quick = minimise(features, y, loss, **settings)
-    monkeypatch.setattr(solvers, "MAX_NEWTON_STEPS", 1)
+    monkeypatch.setattr(solvers, "SAMPLE", 40)
+    sampled = minimise(features, y, loss, **settings)
+    monkeypatch.setattr(solvers, "MAX_STEPS", 1)
+    monkeypatch.setattr(solvers, "MAX_ROUNDS", 1)
     slow = minimise(features, y, loss, **settings)
-    assert slow.gap <= 1e-12
-    np.testing.assert_allclose(slow.coefficients, quick.coefficients, atol=3e-5)
 
     def lost(*_: object) -> None:
-        raise np.linalg.LinAlgError
+        raise LinAlgError
 
-    monkeypatch.setattr(solvers, "_direction", lost)
-    assert minimise(features, y, loss, **settings).gap <= 1e-12
-
-
-@each_joint
-def test_joint_minimisers_reach_their_gap_with_or_without_the_quick_method(
-    joint: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    features, _ = problem(rng)
-    codes = features[:, :4].argmax(axis=1)
-    settings: Any = {"regularization": 0.01, "tolerance": 1e-12}
-    quick = minimise_jointly(features, codes, 4, joint, **settings)
-    monkeypatch.setattr(solvers, "MAX_RESTARTS", 0)
-    slow = minimise_jointly(features, codes, 4, joint, **settings)
-    assert max(slow.gap, quick.gap) <= 1e-12
-    np.testing.assert_allclose(slow.coefficients, quick.coefficients, atol=3e-5)
-
-    def value(W: np.ndarray) -> float:
-        return float(joint.value_and_slope(features @ W, codes)[0].mean() + 0.01 * np.sum(W**2))
-
-    best = value(quick.coefficients)
-    for _ in range(50):
-        assert value(quick.coefficients + 1e-3 * rng.normal(size=(12, 4))) >= best
+    monkeypatch.setattr(solvers, "cholesky", lost)
+    for found in (quick, sampled, slow, minimise(features, y, loss, **settings)):
+        assert found.gap <= 1e-12
+        np.testing.assert_allclose(found.coefficients, quick.coefficients, atol=3e-5)
 
 
 @pytest.mark.parametrize("regularization", [1e-2, 1e-6])
@@ -231,9 +210,9 @@ def test_the_rounding_of_a_gradient_is_within_what_is_allowed_for(
     wide = [part.astype(np.longdouble) for part in (features, w)]
     scores = wide[0] @ wide[1]
     is_logistic = isinstance(loss, LogisticLoss)
-    slopes = -y / (1 + np.exp(y * scores)) if is_logistic else P.slope(scores, slice(None))
+    slopes = -y / (1 + np.exp(y * scores)) if is_logistic else loss.value_and_slope(scores, y)[1]
     exact = wide[0].T @ slopes / 300 + 2 * regularization * wide[1]
-    error = float(np.linalg.norm((P.gradient(w) - exact).astype(float)))
+    error = float(np.linalg.norm((P.value_and_gradient(w)[1] - exact).astype(float)))
     assert error <= gradient_rounding(loss.smoothness, regularization) / 2
 
 

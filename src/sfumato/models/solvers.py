@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
@@ -29,13 +30,12 @@ from sfumato.core.memory import WORKING_SET
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MAX_NEWTON_STEPS = 100
-MAX_RESTARTS = 3
-DISCARDED = 1e-14  # share of the largest variance below which a direction counts as flat
+SAMPLE = 2**13  # rows by whose Hessian coordinates are chosen
+MAX_ROUNDS, MAX_STEPS = 20, 50  # choices of coordinates, and steps in each
+SAMPLE_GAP = 1e4  # times the tolerance, to which the sample alone is minimised
 ROUNDING = 2.0**-46  # of a product with up to thousands of terms, with room
 KEPT = WORKING_SET * 3 // 32  # numbers of features that are kept; more are computed anew
 BLOCK = 2**20  # numbers of a block
-ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -79,65 +79,44 @@ class FeatureRows:
             kept = self._kept
             yield part, self._transform(self._rows[part]) if kept is None else kept[number]
 
-    def __matmul__(self, weights: Array) -> Array:
-        product = np.empty((self.shape[0], *weights.shape[1:]))
-        for part, block in self.blocks():
-            product[part] = block @ weights
-        return product
-
-    def products(self, values: Array, weights: Array | None) -> tuple[Array, Array | None]:
-        """Return ``Φᵀ values`` and, for weights, ``Φᵀ diag(weights) Φ``, in one pass.
-
-        Weights are not negative, and many may be zero.
-        """
-        total = np.zeros(self.shape[1])
-        gram = None if weights is None else np.zeros((self.shape[1], self.shape[1]))
-        for part, block in self.blocks():
-            total += block.T @ values[part]
-            if weights is not None and gram is not None:
-                active = weights[part] > 0
-                bent = block[active] * np.sqrt(weights[part][active])[:, None]
-                gram += bent.T @ bent
-        return total, gram
-
-    def take(self, chosen: NDArray[np.bool_]) -> Array:
-        """Return some of the rows."""
-        parts = [block[chosen[part]] for part, block in self.blocks()]
-        return np.concatenate(parts) if parts else np.empty((0, self.shape[1]))
-
-    def directions(self) -> tuple[Array, Array]:
-        """Return squared lengths of the rows along orthonormal directions, where they have any.
-
-        In all other directions P is as good as ``λ |w|²``.
-        """
-        n, m = self.shape
-        if n == 0:
-            return np.empty(0), np.empty((m, 0))
-        every = np.full(n, True)
-        rows = None if m <= n else self.take(every)
-        gram: Any = self.products(np.zeros(n), np.ones(n))[1] if rows is None else rows @ rows.T
-        values, vectors = eigh(gram)
-        kept = values > DISCARDED * values[-1]
-        basis = vectors[:, kept]
-        return values[kept], np.asarray(basis if rows is None else np.linalg.qr(rows.T @ basis)[0])
+    def every(self, stride: int) -> FeatureRows:
+        """Return each `stride`-th row."""
+        return FeatureRows(self._rows[::stride], self._transform, self.shape[1])
 
 
 @dataclass(frozen=True)
 class Objective:
-    """P, by `slope`, from scores of the rows at a place (a slice) to slopes of the same shape."""
+    """P, by a loss of scores and what belongs to the rows: labels, targets or class codes."""
 
     features: FeatureRows
-    slope: Callable[[Array, slice], Array]
-    smoothness: float
+    y: NDArray[Any]
+    loss: Any
     regularization: float
     n_rows: int
 
-    def gradient(self, w: Array) -> Array:
-        """Return the gradient of P."""
-        total = np.zeros(w.shape)
+    def value_and_gradient(self, w: Array) -> tuple[float, Array]:
+        """Return P and its gradient, in one pass."""
+        value, total = 0.0, np.zeros(w.shape)
         for part, block in self.features.blocks():
-            total += block.T @ self.slope(block @ w, part)
-        return total / self.n_rows + 2 * self.regularization * w
+            values, slopes = self.loss.value_and_slope(block @ w, self.y[part])
+            value += float(values.sum())
+            total += block.T @ slopes
+        value = value / self.n_rows + self.regularization * float(np.sum(w**2))
+        return value, total / self.n_rows + 2 * self.regularization * w
+
+    def hessian(self, w: Array) -> Array:
+        """Return the Hessian of P, of losses of several scores a bound on it for one score."""
+        m = self.features.shape[1]
+        gram = np.diag(np.full(m, 2 * self.regularization))
+        for part, block in self.features.blocks():
+            curvatures = self.loss.curvature(block @ w, self.y[part]) / self.n_rows
+            bent = block[curvatures > 0] * np.sqrt(curvatures[curvatures > 0])[:, None]
+            gram += bent.T @ bent
+        return gram
+
+    def at(self, w: Array) -> Minimiser:
+        """Return a point with the certified excess of P there."""
+        return Minimiser(w, self.gap(self.value_and_gradient(w)[1]))
 
     def gap(self, gradient: Array) -> float:
         """Return the certified excess of P at a point with this gradient."""
@@ -146,108 +125,72 @@ class Objective:
 
 def minimise(
     features: Array | FeatureRows,
-    y: Array,
-    loss: ScoreLoss,
-    *,
-    regularization: float,
-    tolerance: float,
-    n_rows: int | None = None,
-) -> Minimiser:
-    """Minimise ``(1/n) sum loss + λ |w|²`` to a gap of `tolerance`: Newton, exact line search.
-
-    Scores are carried along from step to step, and computed anew for the certificate.
-    """
-    rows = features if isinstance(features, FeatureRows) else FeatureRows(features)
-    n, ridge = len(y) if n_rows is None else n_rows, 2 * regularization
-    objective = Objective(
-        rows, lambda t, part: loss.slope(t, y[part]), loss.smoothness, regularization, n
-    )
-    basis = rows.directions()[1]
-    w, scores = np.zeros(rows.shape[1]), np.zeros(rows.shape[0])
-    best = Minimiser(w, objective.gap(objective.gradient(w)))
-    for _ in range(MAX_NEWTON_STEPS):
-        curvatures = loss.curvature(scores, y) / n
-        few = np.count_nonzero(curvatures) < basis.shape[1]
-        total, gram = rows.products(loss.slope(scores, y), None if few else curvatures)
-        gradient = total / n + ridge * w
-        if objective.gap(gradient) <= tolerance:
-            scores = rows @ w
-            gradient = objective.gradient(w)
-        best = min(best, Minimiser(w, objective.gap(gradient)), key=attrgetter("gap"))
-        if best.gap <= tolerance:
-            return best
-        try:
-            direction = _direction(objective, basis, curvatures, gram, gradient)
-        except LinAlgError:  # a tiny λ, lost to rounding
-            break
-        along = rows @ direction
-        step = _best_step(objective, w, scores, direction, along)
-        w, scores = w + step * direction, scores + step * along
-    return accelerated(objective, best, tolerance)
-
-
-def minimise_jointly(
-    features: Array | FeatureRows,
-    codes: Codes,
-    n_classes: int,
+    y: NDArray[Any],
     loss: Any,
     *,
     regularization: float,
     tolerance: float,
     n_rows: int | None = None,
+    n_classes: int = 0,
 ) -> Minimiser:
-    """Minimise a smooth loss of all class scores together; one column of weights per class."""
+    """Minimise ``(1/n) sum loss + λ |w|²`` to a gap of `tolerance`, first on a sample of the rows.
+
+    For a loss of all class scores, y are codes, and there is one column of weights per class.
+    """
     rows = features if isinstance(features, FeatureRows) else FeatureRows(features)
-    n = len(codes) if n_rows is None else n_rows
-    objective = Objective(
-        rows,
-        lambda scores, part: loss.value_and_slope(scores, codes[part])[1],
-        loss.smoothness,
-        regularization,
-        n,
-    )
-    variances, basis = rows.directions()
-    # In these coordinates the objective is about as curved in all directions.
-    scaled = basis / np.sqrt(loss.smoothness * variances / n + 2 * regularization)
-    shape = (basis.shape[1], n_classes)
+    n = len(y) if n_rows is None else n_rows
+    stride = max(1, -(-len(y) // SAMPLE))
+    whole = few = Objective(rows, y, loss, regularization, n)
+    zero = np.zeros((rows.shape[1], n_classes) if n_classes else rows.shape[1])
+    found = whole.at(zero)
+    if stride > 1 and found.gap > tolerance:
+        few = Objective(rows.every(stride), y[::stride], loss, regularization, n // stride)
+        start = _descended(few, few, few.at(zero), SAMPLE_GAP * tolerance)
+        found = min(found, whole.at(start.coefficients), key=attrgetter("gap"))
+    found = _descended(whole, few, found, tolerance)
+    return found if found.gap <= tolerance else accelerated(whole, found, tolerance)
 
-    def value_and_gradient(flat: Array) -> tuple[float, Array]:
-        W = scaled @ flat.reshape(shape)
-        value, total = 0.0, np.zeros(W.shape)
-        for part, block in rows.blocks():
-            values, slopes = loss.value_and_slope(block @ W, codes[part])
-            value += float(values.sum())
-            total += block.T @ slopes
-        gradient = scaled.T @ (total / n + 2 * regularization * W)
-        return value / n + regularization * float(np.sum(W**2)), gradient.ravel()
 
-    start = np.zeros((rows.shape[1], n_classes))
-    found = Minimiser(start, objective.gap(objective.gradient(start)))
-    flat = np.zeros(shape[0] * shape[1])
-    for _ in range(MAX_RESTARTS):  # a restart forgets a curvature that rounding has spoilt
+class _ArrivedError(Exception):
+    """The tolerance is reached."""
+
+
+def _descended(
+    objective: Objective, curved: Objective, found: Minimiser, tolerance: float
+) -> Minimiser:
+    """Go on by L-BFGS, in coordinates in which the Hessian of `curved` is the identity."""
+
+    def value_and_gradient(flat: Array, start: Array, upper: Array) -> tuple[float, Array]:
+        nonlocal found
+        w = start + solve_triangular(upper, flat.reshape(start.shape))
+        value, gradient = objective.value_and_gradient(w)
+        found = min(found, Minimiser(w, objective.gap(gradient)), key=attrgetter("gap"))
         if found.gap <= tolerance:
-            return found
-        options = {"maxiter": 5000, "maxfun": 10000, "gtol": 1e-14, "ftol": 1e-18, "maxcor": 30}
-        flat = minimize(value_and_gradient, flat, jac=True, method="L-BFGS-B", options=options).x
-        W = scaled @ flat.reshape(shape)
-        gradient = objective.gradient(W)
-        W = W - (gradient - basis @ (basis.T @ gradient)) / (2 * regularization)
-        again = Minimiser(W, objective.gap(objective.gradient(W)))
-        found = min(found, again, key=attrgetter("gap"))
-    return found if found.gap <= tolerance else accelerated(objective, found, tolerance)
+            raise _ArrivedError
+        return value, solve_triangular(upper, gradient, trans=1).ravel()
+
+    options = {"maxiter": MAX_STEPS, "gtol": 0.0, "ftol": 0.0, "maxcor": 30}
+    settings: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
+    # A tiny λ may be lost to rounding: then there is no factor.
+    with suppress(_ArrivedError, LinAlgError):
+        for _ in range(MAX_ROUNDS if found.gap > tolerance else 0):
+            start = found.coefficients
+            upper = cholesky(curved.hessian(start))
+            minimize(value_and_gradient, np.zeros(start.size), args=(start, upper), **settings)
+    return found
 
 
 def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Minimiser:
     """Go from `start` to a gap of `tolerance` by Nesterov's steps; how many is a theorem."""
     strong = 2 * objective.regularization
     squares = sum(float(np.vdot(block, block)) for _, block in objective.features.blocks())
-    smooth = strong + objective.smoothness * squares / objective.n_rows
+    smooth = strong + objective.loss.smoothness * squares / objective.n_rows
     root = math.sqrt(smooth / strong)
     steps = 2 + math.ceil(root * max(math.log(18 * root**4 * start.gap / tolerance), 0.0))
     w = ahead = start.coefficients
     best = start
     for _ in range(steps):
-        gradient = objective.gradient(ahead)
+        gradient = objective.value_and_gradient(ahead)[1]
         here = Minimiser(ahead, objective.gap(gradient))
         best = min(best, here, key=attrgetter("gap"))
         if best.gap <= tolerance:
@@ -257,61 +200,18 @@ def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Min
     return best
 
 
-def _direction(
-    objective: Objective, basis: Array, curvatures: Array, gram: Array | None, gradient: Array
-) -> Array:
-    """Return Newton's direction where the rows vary, and the one of the ridge elsewhere."""
-    ridge = 2 * objective.regularization
-    right = basis.T @ gradient
-    if gram is None:  # few rows: by the smaller of the two Gram matrices
-        active = curvatures > 0
-        B = objective.features.take(active) @ basis * np.sqrt(curvatures[active])[:, None]
-        within = right / ridge
-        if len(B):
-            small = B @ B.T
-            small[np.diag_indices_from(small)] += ridge
-            within = (right - B.T @ cho_solve(cho_factor(small), B @ right)) / ridge
-    else:
-        curved = basis.T @ gram @ basis
-        curved[np.diag_indices_from(curved)] += ridge
-        within = cho_solve(cho_factor(curved), right)
-    return np.asarray(-basis @ within - (gradient - basis @ right) / ridge)
-
-
-def _best_step(
-    objective: Objective, w: Array, scores: Array, direction: Array, along: Array
-) -> float:
-    """Return the step to the minimum along a direction, to 1e-3; 1 if it will do."""
-
-    def derivative(step: float) -> float:  # increases, and is negative at 0
-        ridge = 2 * objective.regularization * (direction @ (w + step * direction))
-        return float(objective.slope(scores + step * along, ALL) @ along / objective.n_rows + ridge)
-
-    low, high = 0.0, 1.0
-    while derivative(high) < 0 and high < 2.0**20:
-        low, high = high, 2 * high
-    if low == 0.0 and abs(derivative(1.0)) <= 1e-3 * abs(derivative(0.0)):
-        return 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if derivative(middle) < 0 else (low, middle)
-        if high - low <= 1e-3 * high:
-            break
-    return (low + high) / 2
-
-
 # Losses of one score per row; labels are -1 and 1, targets lie in [-1, 1] -----------------------
 
 
 class ScoreLoss(ABC):
-    """A convex loss, by its derivative and, where there is one, the second; slopes within 1."""
+    """A convex loss, its derivative and, where there is one, the second; slopes within 1."""
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: float  # β, the largest second derivative
 
     @abstractmethod
-    def slope(self, scores: Array, y: Array) -> Array:
-        """Return the derivative."""
+    def value_and_slope(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """Return the loss of each row and its derivative."""
 
     @abstractmethod
     def curvature(self, scores: Array, y: Array) -> Array:
@@ -323,9 +223,11 @@ class LogisticLoss(ScoreLoss):
 
     smoothness = 0.25
 
-    def slope(self, scores: Array, y: Array) -> Array:
-        """``-y / (1 + exp(y t))``."""
-        return np.asarray(-y * expit(-y * scores))
+    def value_and_slope(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """The slope is ``-y / (1 + exp(y t))``."""
+        margins = y * scores
+        values = np.log1p(np.exp(-np.abs(margins))) - np.minimum(margins, 0.0)
+        return values, -y * expit(-margins)
 
     def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
         """Product of the two probabilities."""
@@ -341,9 +243,11 @@ class HuberHingeLoss(ScoreLoss):
     def __init__(self, band: float = 0.5) -> None:
         self.band, self.smoothness = band, 1 / (2 * band)
 
-    def slope(self, scores: Array, y: Array) -> Array:
-        """``-y clip((1 + h - y t) / 2h, 0, 1)``."""
-        return -y * np.clip((1 + self.band - y * scores) / (2 * self.band), 0.0, 1.0)
+    def value_and_slope(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """The slope is ``-y clip((1 + h - y t) / 2h, 0, 1)``."""
+        place = (1 + self.band - y * scores) / (2 * self.band)
+        inside = np.clip(place, 0.0, 1.0)
+        return self.band * (inside**2 + 2 * np.maximum(place - 1, 0.0)), -y * inside
 
     def curvature(self, scores: Array, y: Array) -> Array:
         """``1/2h`` inside the band."""
@@ -357,35 +261,46 @@ class ScoreHuberLoss(ScoreLoss):
     def __init__(self, band: float = 0.1) -> None:
         self.band, self.smoothness = band, 1 / band
 
-    def slope(self, scores: Array, y: Array) -> Array:
-        """``clip(r / b, -1, 1)``."""
-        return np.asarray(np.clip((scores - y) / self.band, -1.0, 1.0))
+    def value_and_slope(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """The slope is ``clip(r / b, -1, 1)``."""
+        place = (scores - y) / self.band
+        inside = np.clip(place, -1.0, 1.0)
+        return self.band * (inside**2 / 2 + np.abs(place - inside)), inside
 
     def curvature(self, scores: Array, y: Array) -> Array:
         """``1/b`` inside the band."""
         return np.asarray((np.abs((scores - y) / self.band) < 1) * self.smoothness)
 
 
-# Losses of several scores per row: `value_and_slope` returns loss and gradient of each row ------
+# Losses of several scores per row ----------------------------------------------------------------
 
 
-class ScoreSoftmaxLoss:
+class JointLoss(ScoreLoss):
+    """A loss of all scores; slopes of length √2 at most."""
+
+    lipschitz = math.sqrt(2)
+
+    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
+        """Return the largest that there is."""
+        return np.full(len(y), self.smoothness)
+
+
+class ScoreSoftmaxLoss(JointLoss):
     """``log sum_c exp(t_c) - t_y``: √2-Lipschitz in the vector of scores."""
 
-    lipschitz = float(np.sqrt(2))
     smoothness = 0.5  # largest eigenvalue of diag(p) - p pᵀ
 
-    def value_and_slope(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
+    def value_and_slope(self, scores: Array, y: Codes) -> tuple[Array, Array]:
         """Gradients are ``softmax(t) - e_y``."""
-        own = scores[np.arange(len(codes)), codes]
+        own = scores[np.arange(len(y)), y]
         top = scores.max(axis=1, keepdims=True)
         values = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0] - own
         slopes = softmax(scores, axis=1)
-        slopes[np.arange(len(codes)), codes] -= 1
+        slopes[np.arange(len(y)), y] -= 1
         return values, slopes
 
 
-class SmoothMaxHingeLoss:
+class SmoothMaxHingeLoss(JointLoss):
     """Hinge of the best wrong score, smoothed: ``max_p p.z - w |p|²/2 - t_y``, p in the simplex.
 
     ``z_c = t_c + 1`` for the wrong classes and ``t_y`` for the right one. √2-Lipschitz in the
@@ -393,22 +308,20 @@ class SmoothMaxHingeLoss:
     onto a convex set shortens distances.
     """
 
-    lipschitz = float(np.sqrt(2))
-
     def __init__(self, band: float = 0.5) -> None:
         self.band, self.smoothness = band, 1 / band
 
-    def value_and_slope(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
+    def value_and_slope(self, scores: Array, y: Codes) -> tuple[Array, Array]:
         """Project ``z/w`` onto the simplex for p."""
-        rows = np.arange(len(codes))
+        rows = np.arange(len(y))
         raised = scores + 1
-        raised[rows, codes] -= 1
+        raised[rows, y] -= 1
         points = raised / self.band
         ordered = -np.sort(-points, axis=1)
         shift = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, points.shape[1] + 1)
         kept = (ordered > shift).sum(axis=1)
         weights = np.maximum(points - shift[rows, kept - 1][:, None], 0.0)
         values = np.sum(weights * raised, axis=1) - self.band / 2 * np.sum(weights**2, axis=1)
-        values = values - scores[rows, codes]
-        weights[rows, codes] -= 1
+        values = values - scores[rows, y]
+        weights[rows, y] -= 1
         return values, weights
