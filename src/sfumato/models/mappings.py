@@ -19,7 +19,7 @@ which makes each step of the loop for beta (steps 16 to 19) cost O(M).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -669,11 +669,12 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
             n_jobs=self.n_jobs,
         )
 
-    def _errors(self, rows: Array) -> Array:
-        """Return the squared error of each row under each cluster."""
+    def _errors(self, rows: Array, numbers: Sequence[int] | None = None) -> Array:
+        """Return the squared error of each row under each cluster, or some of them."""
+        asked = self.branches_ if numbers is None else [self.branches_[i] for i in numbers]
 
         def of_each(batch: Array) -> Array:
-            found = [nearest_output(b, _centred(b, batch))[1] for b in self.branches_]
+            found = [nearest_output(b, _centred(b, batch))[1] for b in asked]
             return namespace_of(batch).stack(found, axis=1)
 
         return in_batches(
@@ -745,12 +746,15 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
         ndarray of shape (n_samples, n_features)
             The filtered rows.
         """
-        rows = self._queries(X)
-        foreign = self.branch_classes_[None, :] != codes[:, None]
-        errors = np.where(foreign, np.inf, to_numpy(self._errors(rows)))
+
+        def of_class(code: int, rows: Array) -> Array:
+            own = np.flatnonzero(self.branch_classes_ == code)
+            nearest = own[to_numpy(self._errors(rows, own.tolist())).argmin(axis=1)]
+            return answer_by_number(
+                nearest, rows, lambda i, some: evaluate(self.branches_[i], some)
+            )
+
         found = answer_by_number(
-            errors.argmin(axis=1),
-            like(self.branches_[0]["centre"], rows),
-            lambda number, chosen: evaluate(self.branches_[number], chosen),
+            codes, like(self.branches_[0]["centre"], self._queries(X)), of_class
         )
         return like(X, found)
