@@ -47,7 +47,6 @@ from sfumato.tables.text import TextFormat
 ROWS = 8
 NEIGHBOURS = 20  # of each table
 MOST_WAYS = 3  # of reading a table
-SLOW = ("DuckDB",)  # of which one neighbour in ten is made: it opens a file for half a second
 SPAN = {"lower": "1900-01-01", "upper": "2100-01-01"}
 PARTS = ["time", "year", "month", "weekday", "hour"]
 FACTS: dict[str, Any] = {
@@ -160,15 +159,6 @@ def _written(write_rows: Callable[..., Any], suffix: str) -> Typed:
     return written
 
 
-def _of_duckdb(table: pa.Table, folder: Path) -> Ways:
-    path = folder / "c.duckdb"
-    path.unlink(missing_ok=True)
-    with duckdb.connect(str(path)) as database:
-        database.register("given", table)
-        database.execute("CREATE TABLE t AS SELECT * FROM given")
-    return in_file(path)
-
-
 def _query_of_duckdb(table: pa.Table) -> Ways:
     duckdb.register("given", table)
     duckdb.execute("CREATE OR REPLACE TEMP TABLE held AS SELECT * FROM given")
@@ -183,7 +173,6 @@ TYPED: dict[str, Typed] = {
     "pandas": lambda table, _: in_memory(table.to_pandas()),
     "pandas on Arrow": lambda table, _: in_memory(table.to_pandas(types_mapper=pd.ArrowDtype)),
     "Parquet": _written(pyarrow.parquet.write_table, "parquet"),
-    "DuckDB": _of_duckdb,
     "DuckDB, query": lambda table, _: _query_of_duckdb(table),
 }
 
@@ -366,9 +355,8 @@ def fuzz_round(number: int, seed: int = 0) -> dict[str, Any]:
     started = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         for place, kind in enumerate(KINDS, 1 + number * len(KINDS)):
-            n_neighbours = max(1, NEIGHBOURS // 10) if kind in SLOW else NEIGHBOURS
             chance = random.Random(f"{seed} {place}")
-            more, found = fuzz_table(kind, chance, Path(folder), n_neighbours)
+            more, found = fuzz_table(kind, chance, Path(folder))
             counts += more
             differences += found
     seconds = time.process_time() - started

@@ -35,7 +35,7 @@ BOUNDS = TableBounds(
         Column("day", "date32[day]", "2000-01-01", "2030-01-01", parts=("year", "weekday")),
         Column("id", "string", left_out=True),
     ),
-    Target("label", "int64", (-1, 5)),
+    Target("label", "int64", categories=(-1, 5)),
     confirmed=True,
 )
 

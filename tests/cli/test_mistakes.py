@@ -8,7 +8,6 @@ import re
 import shlex
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from sfumato import Ledger
@@ -37,8 +36,6 @@ MISTAKES = [
     "describe cut.csv.gz",
     "describe noise.parquet",
     "describe noise.xlsx",
-    "describe two.duckdb",
-    "describe two.duckdb:three",
     "describe patients.csv --target illness",
     "describe one.csv --target ill",
     "describe patients.csv -o bounds.txt",
@@ -160,9 +157,6 @@ def write_what_is_wrong() -> None:
     Path("folder").mkdir()
     for name, content in texts.items():
         Path(name).write_bytes(content)
-    with duckdb.connect("two.duckdb") as database:
-        database.execute("CREATE TABLE one (a INTEGER)")
-        database.execute("CREATE TABLE two (a INTEGER)")
     bounds = Path("bounds.toml").read_text()
     age = re.search(r'\[columns\."age"\].*?upper = \d+\n', bounds, flags=re.DOTALL)
     assert age is not None

@@ -41,7 +41,7 @@ def test_one_missing_label_moves_no_sum_further_than_was_paid(tmp_path: Path, su
             Column("share", "double", lower=0.0, upper=1.0),
             Column("code", "string", categories=(str(BIG), str(BIG + 1))),
         ),
-        Target("label", "string", (str(BIG), str(BIG + 1))),
+        Target("label", "string", categories=(str(BIG), str(BIG + 1))),
         confirmed=True,
     )
     whole: list[Any] = [BIG + i % 2 for i in range(600)]
@@ -62,14 +62,14 @@ def test_categories_and_labels_that_are_one_double_are_refused(tmp_path: Path) -
         fabricate_table(source, TableBounds(code, confirmed=True), GENEROUS)
     columns = (Column("share", "double", lower=0.0, upper=1.0),)
     for labels in ((BIG, BIG + 1), "public"):
-        bounds = TableBounds(columns, Target("label", "int64", labels), confirmed=True)
+        bounds = TableBounds(columns, Target("label", "int64", categories=labels), confirmed=True)
         with pytest.raises(InvalidInputError, match="differ as doubles"):
             fit_table(source, bounds, GENEROUS, model="gaussian")
 
 
 def test_labels_declared_public_are_those_found_without_missing_ones(tmp_path: Path) -> None:
     columns = (Column("share", "double", lower=0.0, upper=1.0),)
-    bounds = TableBounds(columns, Target("label", "int64", "public"), confirmed=True)
+    bounds = TableBounds(columns, Target("label", "int64", categories="public"), confirmed=True)
     source = _far(".csv", tmp_path, [3, None, 5] * 200)
     for model in ("gaussian", "linear"):
         fitted = fit_table(source, bounds, GENEROUS, model=model)

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.exceptions import InvalidInputError
 from sfumato.service.access import make_token
-from sfumato.tables.files import TableFile
 from tests.service.house import API, Browser, House
 
 SCRIPT = "<script>alert(1)</script>"
@@ -128,16 +126,6 @@ def test_files_of_a_release_are_those_that_are_listed(
     assert answer.status_code == 404
     page = Browser(house, house.tokens["ada"]).send("GET", f"/releases/{function}/files/{file}")
     assert page.status_code == 404
-
-
-def test_a_view_of_duckdb_reads_no_other_file(tmp_path: Path) -> None:
-    """Reproduced: a view read any file of the system, in a description and in a fit."""
-    duckdb = pytest.importorskip("duckdb")
-    (tmp_path / "secret.csv").write_text("a,b\n1,2\n3,4\n")
-    with duckdb.connect(str(tmp_path / "trap.duckdb")) as database:
-        database.execute(f"CREATE VIEW trap AS SELECT * FROM read_csv('{tmp_path}/secret.csv')")
-    with pytest.raises(InvalidInputError):
-        TableFile(f"{tmp_path}/trap.duckdb:trap").read()
 
 
 def test_a_clock_that_is_put_back_gives_nothing_back(
@@ -256,11 +244,3 @@ def test_the_inbox_has_the_oldest_request_too(fresh: House) -> None:
             rows,
         )
     assert [one["id"] for one in fresh.call("olga", "GET", "/jobs")["waiting"]] == [waiting["id"]]
-
-
-def test_no_system_table_is_a_data_set(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    duckdb.connect(str(tmp_path / "a.duckdb")).close()
-    for name in ("information_schema.tables", "duckdb_settings", "pg_catalog.pg_class"):
-        with pytest.raises(InvalidInputError):
-            TableFile(f"{tmp_path}/a.duckdb:{name}").read()

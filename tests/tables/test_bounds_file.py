@@ -18,7 +18,7 @@ BOUNDS = TableBounds(
         Column("code", "int64", categories=(1, 2, 3)),
         Column("born", "date32[day]", left_out=True),
     ),
-    Target("label", "string", ("no", "yes")),
+    Target("label", "string", categories=("no", "yes")),
     confirmed=True,
 )
 
@@ -52,7 +52,7 @@ def test_a_confirmed_file_is_sealed(tmp_path: Path) -> None:
 
 def test_another_column_can_be_the_target() -> None:
     other = BOUNDS.with_target("code")
-    assert other.target == Target("code", "int64", (1, 2, 3))
+    assert other.target == Target("code", "int64", categories=(1, 2, 3))
     assert other.columns[-1] == Column("label", "string", categories=("no", "yes"))
     assert other.with_target("label").target == BOUNDS.target
     assert BOUNDS.with_target("age").target_range == (0, 120)

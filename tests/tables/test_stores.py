@@ -1,8 +1,8 @@
-"""Tables inside workbooks and databases: read as declared, each cell by itself."""
+"""Tables inside workbooks: read as declared, each cell by itself."""
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from benchmarks.odd_tables import write_sheets
 from sfumato.tables.files import TableFile
 
-duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("python_calamine")
 
 Rows = list[list[Any]]
@@ -58,12 +57,3 @@ def test_a_span_that_python_cannot_hold_changes_no_other_record(tmp_path: Path, 
     assert found.count_rows() == 3
     for name, cells in found.read().to_pydict().items():
         assert [cells[0], cells[2]] == [READ[name][0], READ[name][2]]
-
-
-def test_duckdb_keeps_dates_and_decimals(tmp_path: Path) -> None:
-    with duckdb.connect(str(tmp_path / "a.duckdb")) as database:
-        database.execute(
-            "CREATE TABLE t AS SELECT DATE '2020-01-31' AS day, 1.25::DECIMAL(8, 2) AS price"
-        )
-    found = TableFile(tmp_path / "a.duckdb", {"day": "date32[day]", "price": "double"}).read()
-    assert found.to_pydict() == {"day": [date(2020, 1, 31)], "price": [1.25]}

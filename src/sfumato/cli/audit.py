@@ -106,6 +106,6 @@ def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
         return rows, None
     column = source.read([target])[target]
     if hasattr(model, "classes_"):
-        known = Target(target, "", tuple(model.classes_.tolist()))
+        known = Target(target, "", categories=tuple(model.classes_.tolist()))
         return rows, known.values(column)
     return rows, as_numbers(column, "f", f"The column {target!r}")

@@ -25,7 +25,7 @@ from sfumato.cli.options import Bounds, Json, Reading, TablePath, TargetName, re
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, SfumatoError
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, check_table, describe_table
-from sfumato.tables.schema import Column, TableBounds, Target
+from sfumato.tables.schema import Column, TableBounds
 
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 PERSON_ROWS = (
@@ -69,7 +69,7 @@ def describe(
             "rows": found.n_rows,
             "private": False,
             "bounds_file": None if output is None else str(output),
-            "target": None if bounds.target is None else vars(bounds.target),
+            "target": bounds.to_record().get("target"),
             "person": bounds.person,
             "looks_like_ids": list(bounds.looks_like_ids),
             "file": None if text is None else text.to_record(),
@@ -105,22 +105,18 @@ def _proposal(seen: ColumnSummary, found: Description) -> str:
     target, person = found.bounds.target, found.bounds.person
     if seen.name == person:
         return f"person: looks like a repeating ID; {found.bounds.person_rows} rows per person"
-    told, fact = "", next((c for c in found.bounds.columns if c.name == seen.name), None)
-    if target is not None and seen.name == target.name:
-        told, values, note = "target: ", target.labels, target.note
-        lower, upper = target.lower, target.upper
-    else:
-        assert fact is not None  # noqa: S101 - all others are columns
-        if fact.left_out:
-            return fact.note.rstrip(".")
-        if fact.parts:
-            return f"{', '.join(fact.parts)} of {fact.lower} to {fact.upper}"
-        values, note, lower, upper = fact.categories, fact.note, fact.lower, fact.upper
-    if values is not None:
+    facts = (*found.bounds.columns, *([] if target is None else [target]))
+    fact = next(each for each in facts if each.name == seen.name)
+    told = "target: " if fact is target else ""
+    if fact.left_out:
+        return fact.note.rstrip(".")
+    if fact.parts:
+        return f"{', '.join(fact.parts)} of {fact.lower} to {fact.upper}"
+    if (values := fact.categories) is not None:
         more = f" and {len(values) - 6} more" if len(values) > 6 else ""
         return told + ", ".join(map(str, values[:6])) + more
-    reason = note.partition("; ")[2]
-    return f"{told}{lower:g} to {upper:g}" + (f" ({reason})" if reason else "")
+    reason = fact.note.partition("; ")[2]
+    return f"{told}{fact.lower:g} to {fact.upper:g}" + (f" ({reason})" if reason else "")
 
 
 # Confirming -------------------------------------------------------------------------------------
@@ -228,7 +224,7 @@ def at_terminal() -> bool:
 def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
     """Ask about columns that say the same, or the target; return them as they were answered."""
     first = group[0]
-    values = getattr(first, "categories", None) or getattr(first, "labels", None)
+    values = first.categories
     if values is not None:
         listed = isinstance(values, tuple)
         told = f"one of {', '.join(map(str, values))}" if listed else f"labels {values}"
@@ -241,12 +237,11 @@ def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
         named = "a number" if first.type in ("float", "double", "halffloat") else named
         named = "a date" if first.type.startswith(("timestamp", "date")) else named
         told = f"{named}, {lower} to {upper}"
-    parts = getattr(first, "parts", ())
-    told += f", used by {', '.join(parts)}" if parts else ""
-    told += ", as its logarithm" if getattr(first, "log", False) else ""
-    told += ", missing cells are marked" if getattr(first, "missing", False) else ""
-    marks = getattr(first, "sentinels", ())
-    told += f", {' and '.join(f'{each:g}' for each in marks)} means missing" if marks else ""
+    told += f", used by {', '.join(first.parts)}" if first.parts else ""
+    told += ", as its logarithm" if first.log else ""
+    told += ", missing cells are marked" if first.missing else ""
+    marks = " and ".join(f"{each:g}" for each in first.sentinels)
+    told += f", {marks} means missing" if marks else ""
     remark(f"\n{title}: {told}")
     while True:
         answer = _answer(QUESTION.format(ANSWERS[kind]))
@@ -256,10 +251,7 @@ def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
             if answer == "out" and kind != "labels":
                 return [Column(each.name, each.type, left_out=True) for each in group]
             record = _answered(answer, values, is_date=kind == "date")
-            if kind == "labels":
-                given = {"labels": record.pop("categories")} if values is not None else record
-                return [Target.from_record({**first.to_record(), **given})]
-            return [Column.from_record(c.name, {**c.to_record(), **record}) for c in group]
+            return [c.from_record(c.name, {**c.to_record(), **record}) for c in group]
         except SfumatoError as error:
             remark(str(error))
 

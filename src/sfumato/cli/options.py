@@ -30,8 +30,8 @@ TablePath = Annotated[
     Path,
     typer.Argument(
         metavar="TABLE",
-        help="A table: .csv, .tsv (also .gz, .zst), .parquet, or a table inside .xlsx, .ods or "
-        ".duckdb, as in hospital.duckdb:patients.",
+        help="A table: .csv, .tsv (also .gz, .zst), .parquet, or a sheet of .xlsx or .ods, as in "
+        "ward.xlsx:Sheet1.",
     ),
 ]
 ModelPath = Annotated[

@@ -118,9 +118,7 @@ def _store(settings: Any) -> Any:
 
 
 def studio(
-    table: Annotated[
-        Path, typer.Argument(help="The table: CSV, Parquet, a workbook, FILE.duckdb:TABLE.")
-    ],
+    table: Annotated[Path, typer.Argument(help="The table: CSV, Parquet, a workbook.")],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     epsilon: Annotated[float, typer.Option(help="The total, proposed on the page.")] = 3.0,
     delta: Annotated[float, typer.Option(help="Well below 1 / number of rows.")] = 1e-6,
@@ -135,7 +133,7 @@ def studio(
 
     Example: sfumato studio patients.csv
     """
-    from sfumato.tables.stores import place_of
+    from sfumato.tables.files import place_of
 
     file = Path(place_of(table)[0])
     if not file.is_file():

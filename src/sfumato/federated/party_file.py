@@ -89,7 +89,8 @@ def read_party(path: str | os.PathLike[str]) -> Party:
     if record["bounds"] != NONE:
         bounds = TableBounds.read(folder / str(record["bounds"]))
         bounds.require_confirmed()
-        bounds.require_target(record.get("target"))
+        if bounds.with_target(record.get("target")) is not bounds:
+            raise FederationError("'target' must be the target of the bounds.")
         agreed = TableEncoder(bounds).row_bounds()
     rights["terms"] = Terms(
         bounds=agreed,

@@ -29,6 +29,7 @@ from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Codes, CountTables, Statistic
+from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.columns import PARTS, arrow, arrow_kind, is_date
 from sfumato.tables.files import write_table
 from sfumato.tables.schema import Column, Feature, TableBounds
@@ -432,10 +433,8 @@ def _begin(
 def _column(bounds: TableBounds, name: str) -> Column:
     """Return what is public about a column, the target, or a part of a date such as day.month."""
     known = {column.name: column for column in bounds.columns if not column.left_out}
-    if (target := bounds.target) is not None:
-        listed = target.labels if isinstance(target.labels, tuple) else None
-        ends = (None, None) if listed else (target.lower, target.upper)
-        known[target.name] = Column(target.name, target.type, *ends, categories=listed)
+    if bounds.target is not None and bounds.target.labels != PUBLIC_LABELS:
+        known[bounds.target.name] = bounds.target
     source, _, part = name.rpartition(".")
     dates = [each.name for each in known.values() if is_date(each.type) and not each.categories]
     if name in PARTS and name not in known and len(dates) == 1:

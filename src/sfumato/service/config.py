@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.report.certificate import new_key
-from sfumato.tables.stores import place_of
+from sfumato.tables.files import place_of
 
 Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
@@ -43,7 +43,7 @@ class Member(_Table):
 class Dataset(_Table):
     """A data set: where its rows are, who is protected, and what may be spent by whom."""
 
-    path: str  # a file, relative to service.toml; FILE.duckdb:TABLE
+    path: str  # a file, relative to service.toml; FILE.xlsx:SHEET
     target: Line | None = None
     person: Line | None = None
     unit: Literal["record", "person"] = "record"

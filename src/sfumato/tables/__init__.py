@@ -2,7 +2,7 @@
 
 Read `bounds` (what limits a row), `cells` (what an array or a table in memory holds), `columns`
 (how a cell is read as its declared type), `schema` (what is declared about a table), `encoder`
-(records as rows of numbers); then `text`, `stores` and `files` (tables on disk) and `proposal`
+(records as rows of numbers); then `text` and `files` (tables on disk) and `proposal`
 (bounds that are proposed to the owner).
 """
 

@@ -147,12 +147,8 @@ def as_rows(X: Any, n_features: int | None = None) -> Array:
     if columns is not None:
         rows = np.empty((len(X), len(columns)))
         for place, column in enumerate(columns):
-            kind = getattr(getattr(column, "dtype", None), "kind", None)
-            if kind is not None and kind in REAL_KINDS and hasattr(column, "iloc"):
-                rows[:, place] = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            else:
-                cells = as_cells(column)  # more than one dimension: sequences, all of one length
-                rows[:, place] = as_numbers(cells) if cells.ndim == 1 else np.nan
+            cells = as_cells(column)  # more than one dimension: sequences, all of one length
+            rows[:, place] = as_numbers(cells) if cells.ndim == 1 else np.nan
         return rows
     if isinstance(X, list | tuple):
         return _rows_of_records(X, n_features)  # [Q2] each record alone

@@ -7,9 +7,9 @@ is not of the declared type is missing. Nothing here raises because of a cell.
 Texts and numbers meet half-way, for formats of text know nothing else: the text ``31``, the number
 31 and the number 31.0 are the same whole number and the same text. A truth value is 1 or 0.
 
-A date is the time that a clock on the wall showed. A column with a time zone shows it in that zone,
-or in the zone that its declared type names; a column without one is taken as it is. A text with a
-zone of its own is missing, as is whatever is not a date.
+A date is the time that a clock on the wall showed. A column with a time zone shows it in that zone;
+a column without one is taken as it is. A text with a zone of its own is missing, as is whatever is
+not a date.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,7 @@ TIMES = ("date", "time", "duration", "period", "interval")
 PARTS = ("time", "year", "month", "weekday", "hour")
 # Texts that may be numbers, and those that are, written out.
 PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan))"
+IS_DATE = "\0"  # before the text of an object that is a date
 MAX_DIGITS = 400  # of a whole number that is written out
 
 
@@ -65,10 +65,8 @@ def is_date(type_name: str) -> bool:
 
 def type_of(name: str) -> Any:
     """Return the type of Arrow that has this name."""
-    if found := re.match(r"timestamp\[(s|ms|us|ns)(?:, *tz=([^\]]+))?", name):
-        return arrow().timestamp(found[1], tz=found[2])
     try:
-        return arrow().type_for_alias(name)
+        return arrow().type_for_alias(re.sub(", *tz=[^]]*", "", name))
     except ValueError:
         raise InvalidInputError(
             f"'{name}' is not a column type that can be read; use 'double', 'int64', 'bool', "
@@ -311,63 +309,52 @@ def _in_range(column: Any, wanted: Any) -> Any:
     The last of 64 bits is a power of two as a double, and with it all that are the same double:
     beside a missing cell many a library has doubles.
     """
-    pa, compute = arrow(), arrow("compute")
-    limits, double = np.iinfo(str(wanted)), column.cast("float64", safe=False)
-    if arrow("types").is_floating(column.type):
-        column = double
-        lowest, end = float(limits.min), float(limits.max + 1)  # powers of two, or 0
-        is_inside = compute.and_(compute.greater_equal(column, lowest), compute.less(column, end))
-        kept = compute.and_(is_inside, compute.equal(column, compute.floor(column)))
-    else:
-        own = np.iinfo(str(column.type))
-        lowest, highest = (
-            pa.scalar(int(min(max(limit, own.min), own.max)), column.type)
-            for limit in (limits.min, limits.max)
-        )
-        kept = compute.and_(
-            compute.greater_equal(column, lowest), compute.less_equal(column, highest)
-        )
-    inside = compute.if_else(kept, column, pa.scalar(None, column.type)).cast(wanted, safe=False)
-    if float(limits.max) == limits.max:
-        return inside
-    is_last = compute.equal(double, float(limits.max))
-    return compute.if_else(is_last, pa.scalar(int(limits.max), wanted), inside)
+    compute, limits = arrow("compute"), np.iinfo(str(wanted))
+    double, most = column.cast("float64", safe=False), float(limits.max)
+    kept = compute.and_(
+        compute.greater_equal(double, float(limits.min)), compute.less(double, most)
+    )
+    kept = compute.and_(kept, compute.equal(double, compute.floor(double)))
+    inside = compute.if_else(kept, column, None).cast(wanted, safe=False)
+    last = arrow().scalar(int(limits.max), wanted)
+    return compute.if_else(compute.equal(double, most), last, inside)
 
 
 # Dates ----------------------------------------------------------------------------------------
 
 
 def part_of(
-    column: Any, part: str, declared: str, format_of: str = "", place: str = "The column"
+    column: Any, part: str, format_of: str = "", place: str = "The column"
 ) -> NDArray[np.float64]:
-    """Return one part of each date, NaN where there is none."""
-    compute = arrow("compute")
+    """Return one part of each date, NaN where there is none; days that texts write by a format."""
+    pa, types, compute = arrow(), arrow("types"), arrow("compute")
+    seconds = pa.timestamp("s")
     if library_of(column) in ("polars", "pyarrow"):  # with types of their own, whatever the cells
-        times = _wall_clock(as_column(column), declared, format_of, place)
+        column = plain(as_column(column))
+    else:  # of pandas or NumPy, whatever type one odd cell has given the column
+        column = texts([_dated(cell) for cell in cells_of(column)])
+    stored = column.type
+    if types.is_null(stored):
+        times = pa.nulls(len(column), seconds)
+    elif types.is_string(stored):  # fractions of a second are left out
+        bare = compute.replace_substring_regex(column, rf"^{IS_DATE}|[.][0-9]+$", "")
+        if format_of:
+            written = compute.strptime(column, format=format_of, unit="s", error_is_null=True)
+            bare = compute.if_else(compute.starts_with(column, IS_DATE), bare, None)
+        times = read_as(bare, "timestamp[s]")
+        times = compute.coalesce(written, times) if format_of else times
     else:
-        # Of pandas or NumPy, whatever type one odd cell has given the column: dates are dates; all
-        # others are texts, or numbers that are written as such.
-        zone = _zone(getattr(type_of(declared), "tz", None))
-        dates: list[str | None] = []
-        others: list[str | None] = []
-        for cell in cells_of(column):
-            if not isinstance(cell, date | np.datetime64):
-                dates.append(None)
-                others.append(text_of(cell))
-                continue
-            others.append(None)
-            try:
-                if isinstance(cell, np.datetime64):
-                    cell = cell.astype("datetime64[s]").item()
-                has_zone = isinstance(cell, datetime) and cell.tzinfo is not None
-                dates.append(text_of(cell.astimezone(zone) if has_zone and zone else cell))
-            except Exception:  # beyond the years of Python, or whatever a strange zone raises
-                dates.append(None)
-        written = read_as(texts(others), "string")
-        times = compute.coalesce(_of_texts(texts(dates), ""), _of_texts(written, format_of))
+        if types.is_timestamp(stored) and stored.tz is not None:
+            column = compute.local_timestamp(column)
+        elif not (types.is_timestamp(stored) or types.is_date(stored)):
+            # One cell can make doubles of all whole numbers, so which numbers they are is not said.
+            kind = "number" if arrow_kind(str(stored)) else str(stored).partition("[")[0]
+            raise InvalidInputError(f"{place} is of type {kind} and cannot be read as dates.")
+        if types.is_timestamp(column.type):  # a cast would cut towards 1970
+            column = compute.floor_temporal(column, unit="second")
+        times = column.cast(seconds, safe=False)
     if part == "time":
-        seconds = np.array(times.cast("int64").cast("float64", safe=False), dtype=np.float64)
-        return seconds / 86400.0
+        return np.array(times.cast("int64").cast("float64", safe=False), np.float64) / 86400.0
     if part == "weekday":
         found = compute.day_of_week(times, count_from_zero=False)
     else:
@@ -375,42 +362,13 @@ def part_of(
     return np.array(found.cast("float64"), dtype=np.float64)
 
 
-def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
-    """Return seconds of wall-clock time; each cell alone."""
-    types, compute, seconds = arrow("types"), arrow("compute"), arrow().timestamp("s")
-    column = plain(column)
-    stored = column.type
-    if types.is_null(stored):
-        return arrow().nulls(len(column), seconds)
-    if types.is_string(stored):
-        return _of_texts(column, format_of)
-    if types.is_timestamp(stored) and stored.tz is not None:
-        zone = getattr(type_of(declared), "tz", None) or stored.tz
-        _zone(zone)  # refuses what is none
-        column = compute.local_timestamp(column.cast(arrow().timestamp(stored.unit, tz=zone)))
-    elif not (types.is_timestamp(stored) or types.is_date(stored)):
-        # One cell can make doubles of all whole numbers, so which numbers they are is not said.
-        kind = "number" if arrow_kind(str(stored)) else str(stored).partition("[")[0]
-        raise InvalidInputError(f"{place} is of type {kind} and cannot be read as dates.")
-    if types.is_timestamp(column.type):  # a cast would cut towards 1970
-        column = compute.floor_temporal(column, unit="second")
-    return column.cast(seconds, safe=False)
-
-
-def _of_texts(column: Any, format_of: str) -> Any:
-    """Read texts as they are declared; fractions of a second are left out."""
-    compute = arrow("compute")
-    if format_of:
-        return compute.strptime(column, format=format_of, unit="s", error_is_null=True)
-    return read_as(compute.replace_substring_regex(column, r"[.][0-9]+$", ""), "timestamp[s]")
-
-
-def _zone(name: str | None) -> tzinfo | None:
-    if name is None:
-        return None
+def _dated(cell: Any) -> str | None:
+    """Return an object as a text; behind a sign, a date as its clock on the wall showed it."""
+    if not isinstance(cell, date | np.datetime64):
+        return text_of(cell)
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        with contextlib.suppress(ValueError):
-            return datetime.fromisoformat(f"2000-01-01T00:00{name}").tzinfo
-    raise InvalidInputError(f"{name!r} is not a time zone; use a name such as 'Europe/Berlin'.")
+        if isinstance(cell, np.datetime64):
+            cell = cell.astype("datetime64[s]").item()
+        return f"{IS_DATE}{text_of(cell)}"
+    except Exception:  # beyond the years of Python, or whatever a strange zone raises
+        return None

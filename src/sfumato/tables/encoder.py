@@ -231,31 +231,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         home = sys.modules.get(library)
         if home is None:
             raise InvalidInputError(f"The rows were a table of {library}: import {library} first.")
-        bounds, columns = self._checked_bounds(), {}
+        bounds, columns, pa = self._checked_bounds(), {}, arrow()
         assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
         for feature, column in zip(bounds.features, cells.T, strict=True):
             name = feature.source if feature.part == "time" else feature.name
             declared = feature.type if feature.part in ("", "time") else "int64"
-            gone = np.isnan(column)
-            numbers = np.where(gone, 0.0, column)
+            gone, kind = np.isnan(column), arrow_kind(declared)
+            numbers: Any = np.where(gone, 0.0, column)
             numbers = feature.unscaled(numbers) if feature.is_number else numbers
-            kind = arrow_kind(declared)
             if feature.categories is not None:
-                places = np.rint(numbers).astype(np.intp)
-                values: list[Any] = [feature.categories[place] for place in places]
-            elif feature.part == "time":
-                values = (numbers * 86400).astype("datetime64[s]").tolist()
-            elif kind in ("i", "u"):
-                limits = np.iinfo(declared)
-                # The largest double below 2**64 is not its last whole number; 2048 lie between.
-                highest = np.nextafter(float(limits.max), 0) if limits.bits == 64 else limits.max
-                inside = np.rint(np.clip(numbers, limits.min, highest))
-                values = inside.astype(limits.dtype).tolist()
+                places = pa.array(np.rint(numbers).astype(np.intp), mask=gone)
+                made = pa.array(feature.categories).take(places)
             else:
-                values = (numbers >= 0.5 if kind == "b" else numbers).tolist()
-            known = [None if g else v for g, v in zip(gone, values, strict=True)]
-            columns[name] = arrow().array(known).cast(type_of(declared))
-        table = arrow().table(columns)
+                if feature.part == "time":
+                    numbers = (numbers * 86400).astype("datetime64[s]")
+                elif kind in ("i", "u"):
+                    limits = np.iinfo(declared)
+                    # The largest double below 2**64 is not its last whole number.
+                    most = np.nextafter(float(limits.max), 0) if limits.bits == 64 else limits.max
+                    numbers = np.rint(np.clip(numbers, limits.min, most)).astype(limits.dtype)
+                made = pa.array(numbers >= 0.5 if kind == "b" else numbers, mask=gone)
+            columns[name] = made.cast(type_of(declared), safe=False)
+        table = pa.table(columns)
         if library == "pandas":
             return table.to_pandas()
         return home.from_arrow(table) if library == "polars" else table
@@ -293,10 +290,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _scaled_columns(self, bounds: Bounds, rows: Array) -> Array:
         if not (self.scaled and bounds.has_ranges):
             return rows
-        box = bounds.box(bounds.n_features or 1)
-        assert box is not None  # noqa: S101 - asked before
-        middle, width = box[0] / 2 + box[1] / 2, box[1] - box[0]
+        lower, upper = bounds.box(bounds.n_features or 1) or (0.0, 1.0)
         inside = bounds.clip(rows)  # a row with a missing number becomes the middle
-        inside -= middle
-        inside /= width
+        inside -= lower / 2 + upper / 2
+        inside /= upper - lower
         return inside

@@ -1,10 +1,16 @@
-"""Tables on disk: CSV, Parquet, and tables inside workbooks and databases."""
+"""Tables on disk: CSV, Parquet, and sheets of workbooks.
+
+A name behind a colon picks a sheet, ``ward.xlsx:Sheet1``. Cells of a sheet have types of their own,
+whatever their neighbours are, so each becomes a text, and `columns.read_as` makes it what was
+declared.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +20,7 @@ from typing import Any
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, is_text, read_as, type_of
-from sfumato.tables.stores import STORES, DuckDBTable, place_of, read_sheet
+from sfumato.tables.columns import arrow, is_text, read_as, text_of, texts, type_of
 from sfumato.tables.text import (
     NOT_TEXT,
     PLAIN_TEXT,
@@ -29,6 +34,8 @@ from sfumato.tables.text import (
 )
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+SHEETS = (".xlsx", ".xls", ".ods")
+NAMED = re.compile(rf"(?P<file>.+({'|'.join(map(re.escape, SHEETS))})):(?P<name>[^/\\]+)", re.I)
 COMPRESSED = (".gz", ".zst")
 MAX_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
@@ -39,17 +46,23 @@ METADATA = b"sfumato"  # key under which a written table carries its guarantee
 NOTE_CHECKSUM = "sha256 of the rest"
 
 
+def place_of(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """Return the file, and the name of the sheet inside it if there is one behind a colon."""
+    found = NAMED.fullmatch(str(path))
+    return (Path(path), None) if found is None else (Path(found["file"]), found["name"])
+
+
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the format that the suffix names."""
     file, _ = place_of(path)
     is_compressed = file.suffix in COMPRESSED
     suffix = (file.with_suffix("") if is_compressed else file).suffix.lower()
-    if suffix in STORES and not is_compressed:
-        return STORES[suffix]
+    if suffix in SHEETS and not is_compressed:
+        return "sheet"
     if suffix not in FORMATS or (is_compressed and FORMATS[suffix] != "csv"):
         if file.is_dir():
             raise InvalidInputError(f"'{path}' is a folder, not a table. Name a file in it.")
-        known = ", ".join([*FORMATS, *STORES])
+        known = ", ".join([*FORMATS, *SHEETS])
         raise InvalidInputError(
             f"'{path}' must end in one of {known}; text may be compressed as .gz or .zst. Got "
             f"'{suffix}' instead."
@@ -60,28 +73,11 @@ def format_of(path: str | os.PathLike[str]) -> str:
 class TableFile:
     """A table on disk: its columns and types, and its rows, batch by batch.
 
-    Parameters
-    ----------
-    path : path-like
-        The file; its suffix names the format. A table inside a workbook or a database is named
-        behind a colon, ``hospital.duckdb:patients``.
-    types : mapping of str to str, optional
-        Declared types of columns, by their Arrow names. Every cell of such a column is read as
-        its type, alone: one that is not is missing. Stored dates and times stay as they are
-        where a date, a time or a text is declared. Without declared types, those of a text file
-        are read off its cells.
-    text : TextFormat, optional
-        How a CSV is written; by default with commas (tabs for ``.tsv``), points and UTF-8.
-    guess : bool, default=True
-        Whether types that are not declared are read off the cells of a text file. Otherwise its
-        cells are texts, and opening it reads its header alone.
-
-    Notes
-    -----
     With declared types no cell and no line makes reading fail, changes how another one is read, or
     changes the number of rows (see `sfumato.tables.text`); a file that is damaged as a whole, or
     whose header lacks a column, is an error. Errors of Arrow quote cells; here they are reported
-    without them.
+    without them. Stored dates and times stay as they are where a date, a time or a text is
+    declared. Types that are not declared are read off the cells of a text, unless `guess` is False.
     """
 
     def __init__(
@@ -204,8 +200,6 @@ class TableFile:
     def _read_schema(self, *, declared: bool) -> Any:
         if self.format == "parquet":
             return self._parquet().schema_arrow
-        if self.format == "duckdb":
-            return next(self._duckdb.select()).schema
         if self.format == "sheet":
             names = self._sheet.column_names
             types = self.types if declared else guess_types([self._sheet], names, PLAIN_TEXT)
@@ -242,18 +236,12 @@ class TableFile:
     def _sheet(self) -> Any:
         return read_sheet(self.path)
 
-    @cached_property
-    def _duckdb(self) -> DuckDBTable:
-        return DuckDBTable(self.path)
-
     def _batches(self, names: list[str]) -> Iterator[Any]:
         types = {name: plain_type(self.schema.field(name).type) for name in names}
         if self.format == "csv":
             yield from csv_batches(self.path, self.schema.names, types, self.text)
         elif self.format == "sheet":
             yield self._sheet
-        elif self.format == "duckdb":
-            yield from self._duckdb.select(*names)
         else:
             file = self._parquet(coded_texts(self.schema))
             options: dict[str, Any] = {"columns": names, "use_threads": False}
@@ -295,6 +283,48 @@ class TableFile:
             raise InvalidInputError(
                 f"The file '{self.path}' cannot be read as {self.format}: {told}."
             ) from None
+
+
+def read_sheet(path: str | os.PathLike[str]) -> Any:
+    """Return a sheet as a table of texts: its first row names the columns."""
+    file, name = place_of(path)
+    try:
+        import python_calamine as calamine
+    except ImportError:
+        raise InvalidInputError(
+            "This file needs the package python-calamine: pip install 'sfumato[excel]'."
+        ) from None
+    rows: list[list[Any]] = []
+    try:
+        book = calamine.CalamineWorkbook.from_path(str(file))
+        offered = book.sheet_names
+        chosen = offered[0] if name is None and len(offered) == 1 else name
+        if chosen not in offered:
+            raise InvalidInputError(
+                f"'{file}' holds {len(offered)} sheets: {', '.join(map(repr, offered[:12]))}. Name "
+                f"one after a colon: '{file}:{offered[0] if offered else 'NAME'}'."
+            )
+        sheet = book.get_sheet_by_name(chosen)
+        given = iter(sheet.iter_rows() if sheet.end is not None else ())
+        while True:
+            try:
+                rows.append([""] * sheet.start[1] + next(given))
+            except StopIteration:
+                break
+            except (KeyboardInterrupt, MemoryError):
+                raise
+            except BaseException:  # a panic of calamine, at a span of 10**9 years: no cells
+                rows.append([""] * (sheet.end[1] + 1))
+    except calamine.CalamineError:
+        raise InvalidInputError(
+            f"The file '{file}' cannot be read as a workbook: it is damaged, or has a different "
+            "format from what its name says."
+        ) from None
+    header = [text_of(cell) or "" for cell in rows[0]] if rows else []
+    # What the header does not name is no column, wherever a record has cells.
+    named = [place for place, name in enumerate(header) if name]
+    columns = [texts([text_of(row[place]) or None for row in rows[1:]]) for place in named]  # [Z8]
+    return arrow().Table.from_arrays(columns, [header[place] for place in named])
 
 
 def coded_texts(schema: Any) -> list[str]:

@@ -9,23 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.cells import columns_of, is_table
-from sfumato.tables.columns import (
-    arrow,
-    arrow_kind,
-    as_column,
-    as_numbers,
-    codes_of,
-    is_date,
-    part_of,
-)
+from sfumato.tables.columns import arrow, arrow_kind, as_column, is_date
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import Column, TableBounds, Target
 from sfumato.tables.text import common_numbers
@@ -140,24 +132,23 @@ class ColumnSummary:
             if (value < 0 <= low) or value < low - (high - low) or value > high + (high - low):
                 found.append(value)
                 rest.pop(value)
-        if found and rest:
+        if found:
             self.lowest, self.highest = min(rest), max(rest)
         return tuple(sorted(found))
 
     def proposed(self) -> Column:
         """Propose what may be public about the column, and say why."""
         kind, values = arrow_kind(self.type), self.values or Counter()
-        marked: dict[str, Any] = {"missing": self.missing > 0}
+        marked: dict[str, Any] = {"missing": self.missing > 0, "note": PROPOSED}
         is_dates = self.type == "string" and bool(self.formats)
-        if self.seen and (is_dates or self.type.startswith(("date", "timestamp"))):
+        if self.seen and (is_dates or is_date(self.type)) and self.lowest is not None:
             first, last = (min(max(year, 1), 9998) for year in (self.lowest, self.highest))
+            marked["note"] += "; a whole date can say who somebody is; parts are used"
             marked |= {"parts": ("year", "month", "weekday")}
-            marked |= {"format": self.formats[0] if is_dates else ""}
-            marked["note"] = f"{PROPOSED}; a whole date can say who somebody is; parts are used"
+            marked |= {"format": self.formats[0]} if is_dates else {}
             declared = "timestamp[s]" if is_dates else self.type
-            return Column(
-                self.name, declared, f"{first:04}-01-01", f"{last + 1:04}-01-01", **marked
-            )
+            ends = (f"{first:04}-01-01", f"{last + 1:04}-01-01")
+            return Column(self.name, declared, *ends, **marked)
         if kind == "b":
             return Column(self.name, self.type, 0, 1, **marked)
         spelt = self.spellings if self.type == "string" else {}
@@ -165,23 +156,21 @@ class ColumnSummary:
         is_id = self.seen >= MIN_FOR_AN_ID and n_different >= NEARLY * self.seen
         if kind and not (self.whole and kind != "f" and is_id):
             return self._proposed_number(kind, marked)
-        texts = list(spelt.values())
+        if spelt and len(spelt) <= MAX_CATEGORIES:
+            if len(spelt) < len(values):
+                marked["note"] += (
+                    "; written in several ways, which differ in case or spaces and are one"
+                )
+            return Column(self.name, self.type, categories=tuple(sorted(spelt.values())), **marked)
+        why = f"values of type {self.type} are neither numbers nor texts"
         if not self.seen:
             why = "the column is empty"
-        elif 0 < len(texts) <= MAX_CATEGORIES:
-            note = PROPOSED
-            if len(texts) < len(values):
-                note += "; written in several ways, which differ in case or spaces and are one"
-            listed = tuple(sorted(texts))
-            return Column(self.name, self.type, categories=listed, note=note, **marked)
         elif is_id:
             why = "nearly every record has a value of its own, as an ID has"
         elif self.type == "string":
             why = (
                 f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
             )
-        else:
-            why = f"values of type {self.type} are neither numbers nor texts"
         return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
 
     def _proposed_number(self, kind: str, marked: dict[str, Any]) -> Column:
@@ -189,35 +178,31 @@ class ColumnSummary:
         lower, upper = rounded_outwards(self.lowest, self.highest)
         if kind in "iu":
             lower, upper = math.floor(lower), math.ceil(upper)
-        note, has_tail = PROPOSED, False
         if sentinels:
-            listed = ", ".join(f"{each:g}" for each in sentinels)
-            note += f"; {listed} looks like a mark of missing cells, and is read as one"
+            marked["note"] += (
+                f"; {_texts(sentinels)} looks like a mark of missing cells, and is read as one"
+            )
             marked |= {"missing": True, "sentinels": sentinels}
-        if self.sample and self.lowest >= 0:
-            sample = [each for each in self.sample if each > 0 and each not in sentinels]
-            middle = float(np.median(sample or [self.highest]))
-            has_tail = bool(self.highest > LONG_TAIL * middle)
-        if has_tail:
-            note += "; long tail, so its logarithm is used"
-            lower = max(lower, 0)
+        sample = [each for each in self.sample if each > 0 and each not in sentinels]
+        if sample and self.lowest >= 0 and self.highest > LONG_TAIL * float(np.median(sample)):
+            marked["note"] += "; long tail, so its logarithm is used"
+            marked["log"], lower = True, max(lower, 0)
         elif self.whole and self.values and 2 < len(self.values) <= FEW:
-            listed = ", ".join(f"{value:g}" for value in sorted(self.values))
-            note += f"; if {listed} are codes, list them as categories instead of a range"
-        return Column(self.name, self.type, lower, upper, note=note, log=has_tail, **marked)
+            listed = _texts(sorted(self.values))
+            marked["note"] += f"; if {listed} are codes, list them as categories instead of a range"
+        return Column(self.name, self.type, lower, upper, **marked)
 
     def proposed_target(self) -> Target:
         """Propose the set of labels, or the range of a target that is continuous."""
         kind, told, values = arrow_kind(self.type), "", self.values
-        sentinels = self.sentinels if kind in tuple("iuf") else ()
         is_many = values is None or len(values) > FEW_LABELS
         if kind in tuple("iuf") and self.seen and (not self.whole or is_many):
-            lower, upper = rounded_outwards(self.lowest, self.highest)
+            sentinels = self.sentinels
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
             if sentinels:
-                listed = ", ".join(f"{each:g}" for each in sentinels)
-                note += f"; {listed} looks like a mark of missing cells: remove such rows"
-            return Target(self.name, self.type, note=note, lower=lower, upper=upper)
+                note += f"; {_texts(sentinels)} looks like a mark of missing cells"
+            ends = rounded_outwards(self.lowest, self.highest)
+            return Target(self.name, self.type, *ends, note=note)
         if is_date(self.type):
             told = "is a date, not a label"
         elif not self.seen:
@@ -234,7 +219,11 @@ class ColumnSummary:
             raise InvalidInputError(f"The target {self.name!r} {told}.")
         typed: Any = set(self.spellings.values()) if self.type == "string" else set(values or ())
         typed = {int(v) for v in typed} if kind in tuple("iu") else typed
-        return Target(self.name, self.type, tuple(sorted(typed)), note=PROPOSED)
+        return Target(self.name, self.type, categories=tuple(sorted(typed)), note=PROPOSED)
+
+
+def _texts(numbers: Any) -> str:
+    return ", ".join(f"{each:g}" for each in numbers)
 
 
 @dataclass(frozen=True)
@@ -300,51 +289,36 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
     tuple
         The number of rows, and what was counted in each column.
     """
-    facts: list[Any] = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
+    facts = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
     n_rows, checks = 0, {fact.name: ColumnCheck(fact.name) for fact in facts}
-    for batch in _raw_batches(table, list(checks), bounds):
-        columns = columns_of(batch, list(checks))
-        for fact in facts:
-            column, told = as_column(columns[fact.name]), checks[fact.name]
-            is_gone = np.asarray(column.is_null())
-            odd, outside = np.zeros_like(is_gone), np.zeros_like(is_gone)
-            values = getattr(fact, "categories", None) or getattr(fact, "labels", None)
-            if isinstance(values, tuple):
-                outside = (codes_of(column, values) < 0) & ~is_gone
-            elif getattr(fact, "parts", ()):
-                years = part_of(column, "year", fact.type, fact.format)
-                odd = np.isnan(years) & ~is_gone
-                if "year" in fact.parts or "time" in fact.parts:
-                    first, last = (int(end[:4]) for end in (fact.lower, fact.upper))
-                    outside = (years < first) | (years > last)
-            elif arrow_kind(fact.type):
-                numbers = as_numbers(column, "f")
-                odd = np.isnan(numbers) & ~is_gone
-                declared = np.isin(numbers, getattr(fact, "sentinels", ()))
-                is_gone = is_gone | declared
-                if fact.lower is not None:
-                    outside = ((numbers < fact.lower) | (numbers > fact.upper)) & ~declared
-            told.missing += int(is_gone.sum())
-            told.unreadable += int(odd.sum())
-            told.outside += int(outside.sum())
+    source, text = table, None
+    if not is_table(table):  # cells as they are stored
+        source = TableFile(table, guess=False, text=bounds.text)
+        text = bounds.text if source.format == "csv" else None
+    for batch in [table] if is_table(table) else source.batches(list(checks)):
         n_rows += len(batch)
+        for name, cells in columns_of(batch, list(checks)).items():
+            fact, told = next(each for each in facts if each.name == name), checks[name]
+            column = as_column(cells)
+            if text is not None and arrow_kind(fact.type):
+                column = common_numbers(column, text)
+            is_gone = np.asarray(column.is_null())
+            told.missing += int(is_gone.sum())
+            if fact.categories == PUBLIC_LABELS:
+                continue
+            feature = min(fact.features, key=lambda each: each.categories is not None)
+            read = replace(feature, sentinels=()).read(column)
+            n_odd = int((np.isnan(read) & ~is_gone).sum())
+            if fact.categories is not None:
+                told.outside += n_odd
+                continue
+            told.unreadable += n_odd
+            is_mark = np.isin(read, fact.sentinels)
+            told.missing += int(is_mark.sum())
+            if feature.categories is None:
+                is_out = (read < feature.lower) | (read > feature.upper)
+                told.outside += int((is_out & ~is_mark).sum())
     return n_rows, tuple(checks.values())
-
-
-def _raw_batches(table: Any, names: list[str], bounds: TableBounds) -> Iterator[Any]:
-    """Yield cells as they are stored; those of text files with points in their numbers."""
-    if is_table(table):
-        yield table
-        return
-    source = TableFile(table, guess=False, text=bounds.text)
-    types = bounds.types()
-    for batch in source.batches(names):
-        if source.format == "csv" and bounds.text is not None:
-            for place, name in enumerate(names):
-                if arrow_kind(types[name]):
-                    cells = common_numbers(batch[name], bounds.text)
-                    batch = batch.set_column(place, name, cells)
-        yield batch
 
 
 def rounded_outwards(lowest: float | None, highest: float | None) -> tuple[float, float]:

@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.atomic_file import atomic_write
+from sfumato.core.constraints import Form, check_parameters, flag, listed, or_none, refuse, whole
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.bounds import MAX_MAGNITUDE, PUBLIC_LABELS, Bounds, check_persons
 from sfumato.tables.cells import column_names, columns_of
@@ -45,9 +46,22 @@ ABOUT_PERSONS = ("person", "person_rows", "per_person", "one_row_per_person", "l
 LAYOUT = 2  # a file of another layout is refused: its words may mean something else
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
-# Keys that mean nothing for a column of categories, of dates, of numbers.
+
+
+def _format(value: Any, place: str, _: Any) -> None:
+    if not isinstance(value, str):
+        raise refuse(place, 'a text such as "%d.%m.%Y"')
+
+
+# What all columns may declare, and keys that mean nothing for a column of some kind.
+KEYS: Form = {
+    **dict.fromkeys(("left_out", "ordered", "log", "missing"), flag()),
+    **dict.fromkeys(("parts", "sentinels"), listed(lambda *_: None, least=0, kind=tuple)),
+    "decimals": or_none(whole(least=-12, most=12)),
+    "format": _format,
+}
 MEANINGLESS = {
-    "categories": ("log", "decimals", "parts", "format", "sentinels"),
+    "categories": ("lower", "upper", "log", "decimals", "parts", "format", "sentinels"),
     "date": ("log", "ordered", "decimals", "fill", "sentinels"),
     "number": ("parts", "format", "ordered"),
 }
@@ -62,73 +76,6 @@ HEAD = """\
 # asks you about each column, then sets confirmed = true and seals the content: a later change must
 # be confirmed again.
 """
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One number or one category of a record: a column, or one part of a column of dates.
-
-    Its cells are numbers in public units: logarithms where `log` is declared, places of categories.
-    `source` is the column that it is read from; `fill` is what a missing cell counts as, or NaN.
-    """
-
-    name: str
-    source: str
-    type: str
-    lower: float = 0.0
-    upper: float = 1.0
-    categories: tuple[Any, ...] | None = None
-    ordered: bool = False
-    log: bool = False
-    missing: bool = False
-    fill: float = math.nan
-    decimals: int | None = None
-    part: str = ""
-    format: str = ""
-    sentinels: tuple[float, ...] = ()
-
-    @property
-    def is_number(self) -> bool:
-        """Whether its cells are numbers; ordered categories are, the others are not."""
-        return self.categories is None or self.ordered
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """Smallest and largest cell, in public units."""
-        lower, upper = self.scaled(np.array([self.lower, self.upper])).tolist()
-        return lower, upper
-
-    def cells(self, column: Any) -> Array:
-        """Read each cell of a column alone."""
-        named = f"The column {self.source!r}"
-        if self.part:
-            found = part_of(column, self.part, self.type, self.format, named)
-        elif self.categories is None:
-            found = as_numbers(column, arrow_kind(self.type), named)
-        else:
-            codes = codes_of(column, self.categories, named)
-            return np.where(codes < 0, self.fill, codes)
-        if self.categories is not None:  # of a part of a date, they are 1, 2, ...
-            return np.where(np.isnan(found), self.fill, found - 1)
-        if self.sentinels:
-            found = np.where(np.isin(found, self.sentinels), np.nan, found)
-        filled = np.where(np.isnan(found), self.fill, found)
-        return self.scaled(np.clip(filled, self.lower, self.upper))
-
-    def scaled(self, numbers: Array) -> Array:
-        """Return numbers of the table in public units."""
-        if not self.log:
-            return numbers
-        return np.log(numbers) if self.lower > 0 else np.log1p(numbers)
-
-    def unscaled(self, cells: Array) -> Array:
-        """Return numbers of public units in those of the table again, inside of the range."""
-        lower, upper = self.range
-        inside = np.clip(cells, lower, upper)
-        if self.log:
-            inside = np.exp(inside) if self.lower > 0 else np.expm1(inside)
-        inside = np.clip(inside, self.lower, self.upper)
-        return inside if self.decimals is None else np.round(inside, self.decimals)
 
 
 @dataclass(frozen=True)
@@ -156,15 +103,17 @@ class Column:
     sentinels: tuple[float, ...] = ()
 
     @classmethod
-    def from_record(cls, name: str, record: Any) -> Column:
+    def from_record(cls, name: str, record: Any) -> Self:
         """Check what is declared about a column."""
-        place = f"[columns.{name!r}]"
-        known = {each.name for each in fields(cls)} - {"name", "note"}
-        values = {key: _plain(value) for key, value in _mapping(record, known, place).items()}
-        column = cls(name, **{"type": _type(record, place), **values})
-        for key in ("left_out", "ordered", "log", "missing"):
-            if not isinstance(getattr(column, key), bool):
-                raise InvalidInputError(f"{place}: '{key}' must be true or false.")
+        place = f"[columns.{name!r}]" if cls is Column else "[target]"
+        _mapping(record, {each.name for each in fields(cls)} - {"name", "note"}, place)
+        if not isinstance(record.get("type"), str) or not record["type"]:
+            raise InvalidInputError(f'{place} needs \'type\', such as "double" or "string".')
+        column = cls(name, **{key: _plain(value) for key, value in record.items()})
+        try:
+            check_parameters(column, KEYS)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{place}: {error}") from None
         if not column.left_out:
             column._check(place)
         return column
@@ -178,32 +127,30 @@ class Column:
     @property
     def features(self) -> tuple[Feature, ...]:
         """What a record holds in this column."""
-        shared: dict[str, Any] = {"source": self.name, "type": self.type, "missing": self.missing}
+        shared, fill, lower, upper = {**vars(self), "source": self.name}, self.fill, 0.0, 1.0
         if self.categories is not None:
-            shared |= {"categories": self.categories, "ordered": self.ordered}
-            shared["upper"] = float(max(len(self.categories) - 1, 1))
-            fill = math.nan if self.fill is None else float(self.categories.index(self.fill))
-            return (Feature(self.name, fill=fill, **shared),)
+            upper = float(max(len(self.categories) - 1, 1))
+            fill = None if fill is None else self.categories.index(fill)
+        elif self.lower is not None and not self.parts:
+            lower, upper = float(self.lower), float(self.upper)
+        shared |= {"lower": lower, "upper": upper}
+        shared["fill"] = math.nan if fill is None else float(fill)
         if not self.parts:
-            lower, upper = (0, 1) if self.lower is None else (self.lower, self.upper)
-            shared |= {"lower": float(lower), "upper": float(upper), "decimals": self.decimals}
-            shared["sentinels"] = self.sentinels
-            fill = math.nan if self.fill is None else float(self.fill)
-            return (Feature(self.name, log=self.log, fill=fill, **shared),)
+            return (Feature(**shared),)
         parts: dict[str, dict[str, Any]] = {
             "month": {"categories": MONTHS},
             "weekday": {"categories": WEEKDAYS},
             "hour": {"upper": 23.0},
         }
         if {"time", "year"} & set(self.parts):
-            first, last = (datetime.fromisoformat(each) for each in (self.lower, self.upper))
+            first, last = _moment(self.lower), _moment(self.upper)
             years = float(first.year), float(max(last.year, first.year + 1))
             days = [(d - datetime(1970, 1, 1)).total_seconds() / 86400 for d in (first, last)]
             parts["year"] = {"lower": years[0], "upper": years[1]}
             parts["time"] = {"lower": days[0], "upper": days[1]}
         return tuple(
-            Feature(f"{self.name}.{p}", part=p, format=self.format, **shared, **parts[p])
-            for p in self.parts
+            Feature(**shared | {"name": f"{self.name}.{part}", "part": part} | parts[part])
+            for part in self.parts
         )
 
     def _check(self, place: str) -> None:
@@ -214,11 +161,9 @@ class Column:
                 raise InvalidInputError(f"{place}: '{key}' means nothing for this column.")
         if self.fill is not None and self.missing:
             raise InvalidInputError(f"{place} has 'fill' and 'missing'; choose one of them.")
-        if self.categories is not None:
-            if self.lower is not None or self.upper is not None:
-                raise InvalidInputError(f"{place} has categories and a range; choose one of them.")
-            _check_values(self.categories, place, "categories")
-            if self.fill is not None and self.fill not in self.categories:
+        if kind == "categories":
+            _check_values(self.categories, place)
+            if self.fill is not None and self.fill not in (self.categories or ()):
                 raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
         elif kind == "date":
             if not self.parts:
@@ -229,18 +174,14 @@ class Column:
                 )
             if not set(self.parts) <= set(PARTS) or len(set(self.parts)) != len(self.parts):
                 raise InvalidInputError(f"{place}: 'parts' must be some of {', '.join(PARTS)}.")
-            if not isinstance(self.format, str):
-                raise InvalidInputError(f"{place}: 'format' must be a text such as \"%d.%m.%Y\".")
             if {"time", "year"} & set(self.parts):
-                ends = []
-                for key in ("lower", "upper"):
-                    try:
-                        ends.append(datetime.fromisoformat(getattr(self, key)).replace(tzinfo=None))
-                    except (TypeError, ValueError):
-                        raise MissingBoundsError(
-                            f"{place} needs '{key}', a day such as 2020-12-31."
-                        ) from None
-                if not ends[0] < ends[1]:
+                try:
+                    first, last = (_moment(end) for end in (self.lower, self.upper))
+                except (TypeError, ValueError):
+                    raise MissingBoundsError(
+                        f"{place} needs 'lower' and 'upper', days such as 2020-12-31."
+                    ) from None
+                if not first < last:
                     raise InvalidInputError(f"{place}: 'lower' must lie before 'upper'.")
         else:
             if not arrow_kind(self.type):
@@ -249,51 +190,92 @@ class Column:
                     "or set left_out = true."
                 )
             if arrow_kind(self.type) != "b" or (self.lower, self.upper) != (None, None):
-                lower, _ = _range(self.lower, self.upper, place)
-                if self.log and lower < 0:
+                for key in ("lower", "upper"):
+                    _number(getattr(self, key), key, place)
+                if not self.lower < self.upper:
+                    raise InvalidInputError(f"{place}: 'lower' must lie below 'upper'.")
+                if self.log and self.lower < 0:
                     raise InvalidInputError(f"{place}: 'log' needs a 'lower' of 0 or above.")
-            if self.fill is not None:
-                _number(self.fill, "fill", place)
-            for each in self.sentinels:
-                _number(each, "sentinels", place)
-            decimals = self.decimals
-            if decimals is not None and (type(decimals) is not int or not -12 <= decimals <= 12):
-                raise InvalidInputError(f"{place}: 'decimals' must be a whole number, -12 to 12.")
+            for each in (*self.sentinels, *(() if self.fill is None else (self.fill,))):
+                _number(each, "fill' and 'sentinels", place)
 
 
 @dataclass(frozen=True)
-class Target:
-    """The column to predict: its possible labels, or the range of its numbers.
+class Feature(Column):
+    """One number or one category of a record: a column, or one part of a column of dates.
 
-    ``labels="public"`` takes the labels that are found.
+    Its cells are numbers in public units: logarithms where `log` is declared, places of categories.
+    `source` is the column that it is read from; `fill` is what a missing cell counts as, or NaN.
     """
 
-    name: str
-    type: str
-    labels: tuple[Any, ...] | str | None = None
-    note: str = field(default="", compare=False)
-    lower: float | None = None
-    upper: float | None = None
+    source: str = ""
+    part: str = ""
 
-    @classmethod
-    def from_record(cls, record: Any) -> Target:
-        """Check what is declared about the target."""
-        place = "[target]"
-        record = _mapping(record, {"column", "type", "labels", "lower", "upper"}, place)
-        name, labels = record.get("column"), _plain(record.get("labels"))
-        if not isinstance(name, str) or not name:
-            raise InvalidInputError(f"{place} needs 'column', the name of the column of labels.")
-        declared = _type(record, place)
-        if labels is None and "lower" in record:
-            lower, upper = _range(record.get("lower"), record.get("upper"), place)
-            if not arrow_kind(declared):
-                raise InvalidInputError(f"{place} has a type that is not numeric.")
-            return cls(name, declared, lower=lower, upper=upper)
-        if labels != PUBLIC_LABELS and len(_check_values(labels, place, "labels")) < 2:
+    @property
+    def is_number(self) -> bool:
+        """Whether its cells are numbers; ordered categories are, the others are not."""
+        return self.categories is None or self.ordered
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest cell, in public units."""
+        lower, upper = self.scaled(np.array([self.lower, self.upper])).tolist()
+        return lower, upper
+
+    def read(self, column: Any) -> Array:
+        """Read each cell of a column alone, as a number of the table or the place of a category."""
+        named = f"The column {self.source!r}"
+        if self.part:
+            found = part_of(column, self.part, self.format, named)
+            return found if self.categories is None else found - 1  # which are 1, 2, ...
+        if self.categories is not None:
+            codes = codes_of(column, self.categories, named)
+            return np.where(codes < 0, np.nan, codes)
+        found = as_numbers(column, arrow_kind(self.type), named)
+        return np.where(np.isin(found, self.sentinels), np.nan, found) if self.sentinels else found
+
+    def cells(self, column: Any) -> Array:
+        """Read each cell of a column alone, in public units."""
+        found = self.read(column)
+        filled = np.where(np.isnan(found), self.fill, found)
+        return filled if self.categories else self.scaled(np.clip(filled, self.lower, self.upper))
+
+    def scaled(self, numbers: Array) -> Array:
+        """Return numbers of the table in public units."""
+        if not self.log:
+            return numbers
+        return np.log(numbers) if self.lower > 0 else np.log1p(numbers)
+
+    def unscaled(self, cells: Array) -> Array:
+        """Return numbers of public units in those of the table again, inside of the range."""
+        lower, upper = self.range
+        inside = np.clip(cells, lower, upper)
+        if self.log:
+            inside = np.exp(inside) if self.lower > 0 else np.expm1(inside)
+        inside = np.clip(inside, self.lower, self.upper)
+        return inside if self.decimals is None else np.round(inside, self.decimals)
+
+
+@dataclass(frozen=True)
+class Target(Column):
+    """The column to predict: its possible labels, or the range of its numbers.
+
+    With the word "public" as its categories, the labels are those that are found.
+    """
+
+    @property
+    def labels(self) -> Any:
+        """The possible labels, "public", or None where it is a number."""
+        return self.categories
+
+    def _check(self, place: str) -> None:
+        if self.labels == PUBLIC_LABELS:
+            return
+        super()._check(place)
+        if self.labels is not None and len(self.labels) < 2:
             raise InvalidInputError(
                 f"{place}: 'labels' has only one label; a classifier needs at least two."
             )
-        return cls(name, declared, labels)
 
     def values(self, column: Any) -> NDArray[Any]:
         """Return labels or numbers, cell by cell; a cell that is not a label is the first one."""
@@ -307,12 +289,6 @@ class Target:
     def read(self, column: Any) -> Any:
         """Read a column of Arrow as labels: numbers, truth values, and texts for all else."""
         return read_as(column, self.type if arrow_kind(self.type) else "string")
-
-    def to_record(self) -> dict[str, Any]:
-        """Return what `from_record` reads."""
-        found: dict[str, Any] = {"column": self.name, "type": self.type, "labels": self.labels}
-        found |= {"lower": self.lower, "upper": self.upper}
-        return {key: value for key, value in found.items() if value is not None}
 
 
 def _mapping(record: Any, known: set[str], place: str) -> Mapping[str, Any]:
@@ -328,18 +304,17 @@ def _mapping(record: Any, known: set[str], place: str) -> Mapping[str, Any]:
     return record
 
 
-def _check_values(values: Any, place: str, key: str) -> tuple[Any, ...]:
+def _check_values(values: Any, place: str) -> None:
     """Ask for a list of different values of one kind."""
     if not isinstance(values, tuple) or not values:
-        raise InvalidInputError(f"{place}: '{key}' must list at least one value.")
+        raise InvalidInputError(f"{place} must list at least one category or label.")
     kinds = {type(value) for value in values}
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
-        raise InvalidInputError(f"{place}: '{key}' must be all text or all numbers.")
+        raise InvalidInputError(f"{place}: categories or labels are all text or all numbers.")
     if len(set(values)) != len(values):
-        raise InvalidInputError(f"{place}: '{key}' names a value twice.")
+        raise InvalidInputError(f"{place} names a category or label twice.")
     for value in values:
         type_of_value(value)
-    return values
 
 
 def _plain(value: Any) -> Any:
@@ -351,26 +326,15 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _type(record: Mapping[str, Any], place: str) -> str:
-    declared = record.get("type")
-    if not isinstance(declared, str) or not declared:
-        raise InvalidInputError(f'{place} needs \'type\', such as "double" or "string".')
-    return declared
+def _moment(day: Any) -> datetime:
+    return datetime.fromisoformat(day).replace(tzinfo=None)
 
 
-def _number(value: Any, key: str, place: str) -> float:
+def _number(value: Any, key: str, place: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise MissingBoundsError(f"{place} needs '{key}', one finite number.")
     if abs(value) > MAX_MAGNITUDE:
         raise InvalidInputError(f"{place}: '{key}' must lie between -1e150 and 1e150.")
-    return value
-
-
-def _range(lower: Any, upper: Any, place: str) -> tuple[float, float]:
-    lower, upper = _number(lower, "lower", place), _number(upper, "upper", place)
-    if not lower < upper:
-        raise InvalidInputError(f"{place}: 'lower' must lie below 'upper'.")
-    return lower, upper
 
 
 @dataclass(frozen=True, repr=False)
@@ -539,44 +503,25 @@ class TableBounds:
                 "one_row_per_person = true."
             )
 
-    def require_target(self, name: str | None) -> Target:
-        """Return the target; `name` may repeat it, not change it.
-
-        Parameters
-        ----------
-        name : str or None
-            Name of the target, if somebody has given one.
-
-        Returns
-        -------
-        Target
-            The column to predict.
-        """
-        if self.target is None:
-            raise MissingBoundsError(
-                "The bounds have no [target]: name the column of labels. `sfumato describe "
-                "--target NAME` writes it."
-            )
-        if name is not None and name != self.target.name:
-            raise InvalidInputError(
-                f"'target' is {name!r}, the bounds were made for the target {self.target.name!r}: "
-                f"use bounds.with_target({name!r})."
-            )
-        return self.target
-
     def with_target(self, name: str | None) -> TableBounds:
         """Return the same facts with another column as the target; the old one is a feature again.
 
         Parameters
         ----------
         name : str or None
-            A column with categories or a range; None, or the target itself, changes nothing.
+            A column with categories or a range; None, or the target itself, changes nothing. One
+            of both there must be.
 
         Returns
         -------
         TableBounds
             The bounds.
         """
+        if name is None and self.target is None:
+            raise MissingBoundsError(
+                "The bounds have no [target]: name the column of labels. `sfumato describe "
+                "--target NAME` writes it."
+            )
         if name is None or (self.target is not None and self.target.name == name):
             return self
         column = next((each for each in self.used if each.name == name), None)
@@ -588,17 +533,13 @@ class TableBounds:
         labels = column.categories
         if labels is None and column.lower is None:  # truth values
             labels = (False, True)
-        ends = {} if labels is not None else {"lower": column.lower, "upper": column.upper}
         columns = tuple(each for each in self.columns if each.name != name)
-        if self.target is not None:
-            old = self.target.to_record()
-            old.pop("column")
-            if old.get("labels") == PUBLIC_LABELS:
-                old = {"type": self.target.type, "left_out": True}
-            elif "labels" in old:
-                old["categories"] = old.pop("labels")
-            columns += (Column.from_record(self.target.name, old),)
-        return replace(self, columns=columns, target=Target(name, column.type, labels, **ends))
+        if (old := self.target) is not None:
+            are_found = old.labels == PUBLIC_LABELS
+            about = (old.lower, old.upper, None if are_found else old.labels, are_found)
+            columns += (Column(old.name, old.type, *about),)
+        target = Target(name, column.type, column.lower, column.upper, labels)
+        return replace(self, columns=columns, target=target)
 
     @property
     def target_range(self) -> tuple[float, float] | None:
@@ -637,8 +578,8 @@ class TableBounds:
             Labels (of the first one, where a cell holds none of them) or numbers; None where the
             bounds name no target, or the table has no such column and it was not asked for.
         """
-        if name is not None:
-            self.require_target(name)
+        if name is not None and self.with_target(name) is not self:
+            raise InvalidInputError(f"Use bounds.with_target({name!r}) first.")
         if self.target is None or (name is None and self.target.name not in column_names(table)):
             return None
         return self.target.values(columns_of(table, [self.target.name])[self.target.name])
@@ -671,8 +612,13 @@ class TableBounds:
         columns = record.get("columns")
         if not isinstance(columns, Mapping) or not columns:
             raise InvalidInputError("There must be one [columns.NAME] for each column.")
-        declared = record.get("target")
-        target = None if declared is None else Target.from_record(declared)
+        target = None
+        if (declared := record.get("target")) is not None:
+            _mapping(declared, {"column", "type", "labels", "lower", "upper"}, "[target]")
+            about = {"categories" if key == "labels" else key: v for key, v in declared.items()}
+            if not isinstance(name := about.pop("column", None), str) or not name:
+                raise InvalidInputError("[target] needs 'column', the name of the column.")
+            target = Target.from_record(name, about)
         found = tuple(Column.from_record(name, each) for name, each in columns.items())
         person = record.get("person")
         others = {person, None if target is None else target.name}
@@ -698,18 +644,15 @@ class TableBounds:
             Keys and values as in the file of bounds.
         """
         found: dict[str, Any] = {"version": LAYOUT, "confirmed": self.confirmed}
-        if self.person is not None:
-            found["person"] = self.person
-        if self.person_rows is not None:
-            found |= {"person_rows": self.person_rows, "per_person": self.per_person}
-        if self.one_row_per_person:
-            found["one_row_per_person"] = True
-        if self.looks_like_ids:
-            found["looks_like_ids"] = self.looks_like_ids
+        left_out = () if self.person_rows is not None else ("per_person",)
+        about_persons = {n: getattr(self, n) for n in ABOUT_PERSONS if n not in left_out}
+        found |= {name: value for name, value in about_persons.items() if value}
         if self.text is not None:
             found["file"] = self.text.to_record()
         if self.target is not None:
-            found["target"] = self.target.to_record()
+            about = {"column": self.target.name, **self.target.to_record()}
+            named = {"labels" if key == "categories" else key: v for key, v in about.items()}
+            found["target"] = named
         return {**found, "columns": {each.name: each.to_record() for each in self.columns}}
 
     @classmethod

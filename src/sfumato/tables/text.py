@@ -76,20 +76,20 @@ class TextFormat:
         if not isinstance(record, Mapping) or not set(record) <= known:
             raise InvalidInputError(f"[file] must have keys of {', '.join(sorted(known))}.")
         found = cls(**{**record, "missing": tuple(record.get("missing", ()))})
-        value = found.delimiter
-        if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value == QUOTE:
-            raise InvalidInputError("[file]: 'delimiter' must be one ASCII character, not a quote.")
-        if found.decimal not in (".", ",") or found.thousands not in ("", ".", ",", " ", "'"):
-            raise InvalidInputError("[file]: 'decimal' must be a point or a comma.")
-        if found.thousands == found.decimal:
-            raise InvalidInputError("[file]: one character cannot mean two things.")
-        if not all(isinstance(mark, str) and mark for mark in found.missing):
-            raise InvalidInputError("[file]: 'missing' must list texts.")
-        if found.encoding not in ENCODINGS:
-            raise InvalidInputError(
-                f"[file]: 'encoding' must be one of {', '.join(ENCODINGS)}. Got "
-                f"{found.encoding!r}; save the table as UTF-8."
-            )
+        value, marks = found.delimiter, found.missing
+        is_one = isinstance(value, str) and len(value) == 1 and value.isascii() and value != QUOTE
+        fits = {
+            "'delimiter' must be one ASCII character, not a quote": is_one,
+            "'decimal' must be a point or a comma": found.decimal in (".", ","),
+            "'thousands' must be a mark other than 'decimal'": found.thousands
+            in {"", ".", ",", " ", "'"} - {found.decimal},
+            "'missing' must list texts": all(isinstance(each, str) and each for each in marks),
+            f"'encoding' must be one of {', '.join(ENCODINGS)}; save the table as UTF-8": found.encoding
+            in ENCODINGS,
+        }
+        for told, holds in fits.items():
+            if not holds:
+                raise InvalidInputError(f"[file]: {told}.")
         return found
 
     def to_record(self) -> dict[str, Any]:

@@ -122,8 +122,8 @@ def fit_table(
 ) -> Any:
     """Train a private model on a table."""
     bounds.require_confirmed()
-    bounds = bounds.with_target(target)
-    labels = bounds.require_target(None)
+    labels = (bounds := bounds.with_target(target)).target
+    assert labels is not None  # noqa: S101 - or it had been refused
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
@@ -174,7 +174,7 @@ def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
         column = target.read(batch[target.name]).unique()
         found |= {each for each in column.to_pylist() if each == each} - {None}
     labels = tuple(sorted(Bounds(labels=tuple(found)).labels))
-    return replace(bounds, target=replace(target, labels=labels))
+    return replace(bounds, target=replace(target, categories=labels))
 
 
 def predict_table(
@@ -238,7 +238,7 @@ def fabricate_table(
     import sfumato
 
     bounds.require_confirmed()
-    bounds = bounds.with_target(target)
+    bounds = bounds if target is None else bounds.with_target(target)
     labels = bounds.target
     if key is not None and key in bounds.types():
         raise InvalidInputError(f"The column {key!r} is read by the bounds: leave it out there.")
