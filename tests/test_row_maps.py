@@ -44,9 +44,10 @@ from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.models.statistics import (
     Axis,
-    GroupedPlaces,
     GroupedRows,
     _count_and_value,
+    _place,
+    _place_between,
     _polynomials,
     _share_of_largest,
     _square,
@@ -189,7 +190,7 @@ def cell_places(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def grouped_rows(rng: np.random.Generator) -> Iterator[Case]:
-    axis, number = Axis("a", ("x", "y", None)), (-1.0, 0.7)
+    axis, number = Axis("a", ("x", "y", None)), ((-1.0, 0.7),)
     rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, ROWS)])
     rows[2, 0] = rows[3, 1] = np.nan
     for n_numbers, numbers in (
@@ -198,18 +199,12 @@ def grouped_rows(rng: np.random.Generator) -> Iterator[Case]:
         (2, partial(_polynomials, degree=1)),
         (3, partial(_polynomials, degree=2)),
         (1, partial(_square, centre=0.3)),
+        (1, partial(_place, n_cells=9)),
+        (1, partial(_place_between, edges=np.tile([0.1, 0.3, 0.6], (3, 1)))),
     ):
         yield GroupedRows((axis,), number, numbers, n_numbers), rows
     bins = Axis("b", (*range(40), None), tuple(np.linspace(0.0, 1.0, 41).tolist()))
     yield GroupedRows((axis, bins)), rows
-
-
-def grouped_places(rng: np.random.Generator) -> Iterator[Case]:
-    axis = Axis("a", ("x", "y", None))
-    rows = np.column_stack([rng.integers(0, 2, ROWS), rng.uniform(-0.2, 1.2, ROWS)])
-    rows[2, 0] = rows[3, 1] = np.nan
-    for edges in (None, np.tile([0.1, 0.3, 0.9], (3, 1))):
-        yield GroupedPlaces((axis,), ((-1.0, 0.7),), n_cells=9, edges=edges), rows
 
 
 def curves(rng: np.random.Generator) -> Iterator[Case]:
@@ -297,7 +292,6 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
         (Cells((-1.0, 0.0), (1.0, 1e-7), (9, 64), each), raw_rows(rng, 2)) for each in (True, False)
     ),
     GroupedRows: grouped_rows,
-    GroupedPlaces: grouped_places,
     SmoothedCurves: curves,
     Parts: parts,
     GradientSum: slopes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -30,9 +30,9 @@ from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Codes, CountTables, Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS
-from sfumato.tables.columns import PARTS, arrow, arrow_kind, is_date
+from sfumato.tables.columns import PARTS, arrow, arrow_kind
 from sfumato.tables.files import write_table
-from sfumato.tables.schema import Column, Feature, TableBounds
+from sfumato.tables.schema import Column, Feature, TableBounds, bounds_from
 
 Array = NDArray[np.float64]
 
@@ -67,8 +67,6 @@ class ReleasedStatistic:
         Of each error bar by itself.
     counts : str
         What is counted: records, or what of persons.
-    noisy : ndarray, optional
-        Counts as they were released, of which `table` has those below zero as zero.
     """
 
     statistic: str
@@ -76,7 +74,6 @@ class ReleasedStatistic:
     guarantee: Guarantee
     confidence: float
     counts: str
-    noisy: Array | None = field(default=None, repr=False)
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -135,18 +132,18 @@ class Axis:
         if feature.categories is not None:
             return cls(name, (*feature.categories, None))
         low, high, is_whole = feature.lower, feature.upper, _is_whole(feature)
-        if bins is None or isinstance(bins, int):
-            asked = (MAX_VALUES if is_whole else DEFAULT_BINS) if bins is None else bins
-            if not 1 <= asked <= MAX_CELLS:
-                raise InvalidInputError(f"'bins' must lie between 1 and {MAX_CELLS}.")
-            edges = np.linspace(low, high, asked + 1)
+        if bins is None:
+            bins = MAX_VALUES if is_whole else DEFAULT_BINS
+        edges = np.array(bins, dtype=float)
+        if isinstance(bins, int) and 1 <= bins <= MAX_CELLS:
+            edges = np.linspace(low, high, bins + 1)
             if is_whole:
-                edges = np.arange(low, high + 1, max(1, math.ceil((high - low + 1) / asked)))
+                edges = np.arange(low, high + 1, max(1, math.ceil((high - low + 1) / bins)))
                 edges = np.append(edges, high + 1)
-        else:
-            edges = np.array(bins, dtype=float)
-            if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
-                raise InvalidInputError("'bins' must be a number or increasing edges.")
+        if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+            raise InvalidInputError(
+                f"'bins' must be a whole number from 1 to {MAX_CELLS}, or increasing edges."
+            )
         pairs = list(itertools.pairwise(edges.tolist()))
         if feature.part == "time":
             days = [[str(date(1970, 1, 1) + timedelta(days=int(e))) for e in p] for p in pairs]
@@ -170,17 +167,18 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class GroupedRows:
-    """``cells -> [group, numbers]``, each record alone; the numbers of what is missing are zero.
+    """``cells -> [group, numbers]``, each record alone; a group too many where one is missing.
 
     axes: Of the first cells, by which records are grouped.
     ranges: Of the last cells, where numbers are asked for.
-    numbers: ``(x, t) -> numbers`` of cells x inside of their ranges, which are t scaled to [-1, 1].
+    numbers: ``(x, t, group) -> numbers`` of cells x inside of their ranges, which are t scaled to
+        [-1, 1].
     n_numbers: How many.
     """
 
     axes: tuple[Axis, ...]
-    ranges: tuple[tuple[float, float], ...] = ((-1.0, 1.0),)
-    numbers: Callable[[Array, Array], Array] | None = None
+    ranges: tuple[tuple[float, float], ...] = ()
+    numbers: Callable[[Array, Array, Any], Array] | None = None
     n_numbers: int = 0
 
     @property
@@ -193,71 +191,52 @@ class GroupedRows:
         """Numbers of a mapped row."""
         return 1 + self.n_numbers
 
-    def groups(self, cells: Array) -> NDArray[np.intp]:
-        """Return the group of each record."""
+    def __call__(self, rows: Array) -> Array:
+        """Map a block of cells."""
+        cells = np.asarray(rows, dtype=np.float64)
         group = np.zeros(len(cells), dtype=np.intp)
         for i, axis in enumerate(self.axes):
             group = group * len(axis.labels) + axis.places(cells[:, i])
-        return group
-
-    def __call__(self, rows: Array) -> Array:
-        """Map a block of cells."""
-        cells = np.asarray(rows, dtype=np.float64)
-        group = self.groups(cells)
         if self.numbers is None:
             return group[:, None].astype(np.float64)
         (low, high), values = np.transpose(self.ranges), cells[:, -len(self.ranges) :]
+        is_gone = np.isnan(values).any(axis=1)
+        values = np.clip(np.where(is_gone[:, None], low, values), low, high)
         t = np.clip((values - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
-        numbers = self.numbers(np.clip(values, low, high), t)
-        numbers[np.isnan(values).any(axis=1)] = 0.0
-        return np.column_stack([group, numbers])
+        numbers = self.numbers(values, t, group)
+        return np.column_stack([np.where(is_gone, self.n_groups, group), numbers])
 
 
-@dataclass(frozen=True, eq=False)
-class GroupedPlaces(GroupedRows):
-    """``cells -> [group, place]``: the cell of a grid; what is missing is in a group of its own.
-
-    n_cells: Of the grid, which are even unless there are edges.
-    edges: Of cells, for each group.
-    """
-
-    n_numbers: int = 1
-    n_cells: int = 0
-    edges: Array | None = field(default=None, repr=False)
-
-    def __call__(self, rows: Array) -> Array:
-        """Map a block of cells."""
-        cells = np.asarray(rows, dtype=np.float64)
-        ((low, high),), values, group = self.ranges, cells[:, [-1]], self.groups(cells)
-        if self.edges is not None:
-            place = (values >= self.edges[group]).sum(axis=1)
-        else:
-            t = np.clip((values[:, 0] - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
-            place = np.clip(np.floor((1 + t) / 2 * self.n_cells), 0, self.n_cells - 1)
-        return np.column_stack([np.where(np.isnan(values[:, 0]), self.n_groups, group), place])
+def _place(_: Array, t: Array, __: Any, n_cells: int) -> Array:
+    return np.clip(np.floor((1 + t) / 2 * n_cells), 0, n_cells - 1)
 
 
-def _share_of_largest(x: Array, _: Array, largest: float) -> Array:
+def _place_between(x: Array, _: Array, group: Any, edges: Array) -> Array:
+    """Return the place among the edges of the group."""
+    return np.asarray((x >= edges[group]).sum(axis=1, dtype=np.float64)[:, None])
+
+
+def _share_of_largest(x: Array, _: Array, __: Any, largest: float) -> Array:
     return x / largest
 
 
-def _count_and_value(_: Array, t: Array) -> Array:
+def _count_and_value(_: Array, t: Array, __: Any) -> Array:
     return np.hstack([np.ones_like(t), t]) / 2
 
 
-def _polynomials(_: Array, t: Array, degree: int) -> Array:
+def _polynomials(_: Array, t: Array, __: Any, degree: int) -> Array:
     """Return Bernstein's polynomials of degree 1 or 2, which add up to one."""
     p = (1 + t) / 2
     parts = [p, 1 - p] if degree == 1 else [p**2, 2 * p * (1 - p), (1 - p) ** 2]
     return np.hstack(parts)
 
 
-def _products(_: Array, t: Array, largest: float) -> Array:
+def _products(_: Array, t: Array, __: Any, largest: float) -> Array:
     i, j = np.triu_indices(t.shape[1], 1)
     return np.hstack([np.ones((len(t), 1)), t, t**2 - 0.5, t[:, i] * t[:, j]]) / largest
 
 
-def _square(_: Array, t: Array, centre: float) -> Array:
+def _square(_: Array, t: Array, __: Any, centre: float) -> Array:
     return np.asarray(((t - centre) / (1 + abs(centre))) ** 2)
 
 
@@ -333,10 +312,15 @@ class Question:
         return self.budget.draw(release, self.records.mapped(rows))
 
     def sums(
-        self, rows: GroupedRows, apart: float = 2.0, length: float = 1.0
+        self,
+        numbers: Callable[..., Array],
+        n_numbers: int,
+        apart: float = 2.0,
+        length: float = 1.0,
     ) -> tuple[Array, float]:
         """Return noisy sums of groups, and the deviation of each number's noise."""
-        statistic = GroupSums(rows.n_groups, rows.n_numbers, apart, length)
+        rows = self.rows(numbers, n_numbers)
+        statistic = GroupSums(rows.n_groups, n_numbers, apart, length)
         budget, is_gaussian = self.budget, False
         if budget.delta > 0 and math.isfinite(budget.epsilon):  # the law of less noise
             l1, l2 = (self.records.sensitivity(statistic, norm) for norm in (1, 2))
@@ -359,9 +343,7 @@ class Question:
         is_whole &= not self.features[-1].missing
         return np.where(is_whole, n_rows, np.minimum(known, n_rows))
 
-    def released(
-        self, statistic: str, columns: Mapping[str, Any], **more: Any
-    ) -> ReleasedStatistic:
+    def released(self, statistic: str, columns: Mapping[str, Any]) -> ReleasedStatistic:
         """Return figures beside the groups, in the order of which they are given."""
         n_groups = math.prod(len(axis.labels) for axis in self.axes)
         size = np.size(next(iter(columns.values()))) // n_groups
@@ -372,8 +354,7 @@ class Question:
             flat = np.ravel(np.asarray(values)).tolist()
             table[name] = [None if each != each else each for each in flat]
         promise, found = self.budget.guarantee(), arrow().table(table)
-        about = (found, promise, self.confidence, self.counts)
-        return ReleasedStatistic(statistic, *about, **more)
+        return ReleasedStatistic(statistic, found, promise, self.confidence, self.counts)
 
 
 def _begin(
@@ -395,7 +376,7 @@ def _begin(
     """Check everything and read the records; nothing is charged yet."""
     if not 0 < confidence < 1:
         raise InvalidInputError(f"'confidence' must lie between 0 and 1. Got {confidence}.")
-    known = TableBounds.from_dict(bounds) if isinstance(bounds, Mapping) else bounds
+    known = bounds_from(bounds) if isinstance(bounds, Mapping) else bounds
     if not isinstance(known, TableBounds):
         raise MissingBoundsError(
             "A statistic needs the public bounds of its table: bounds=TableBounds.from_dict(...), "
@@ -432,23 +413,20 @@ def _begin(
 
 def _column(bounds: TableBounds, name: str) -> Column:
     """Return what is public about a column, the target, or a part of a date such as day.month."""
-    known = {column.name: column for column in bounds.columns if not column.left_out}
+    known = {column.name: column for column in bounds.used}
     if bounds.target is not None and bounds.target.labels != PUBLIC_LABELS:
         known[bounds.target.name] = bounds.target
+    dates = [each.name for each in known.values() if each.parts]
     source, _, part = name.rpartition(".")
-    dates = [each.name for each in known.values() if is_date(each.type) and not each.categories]
     if name in PARTS and name not in known and len(dates) == 1:
         source, part = dates[0], name
     if source in dates and part in PARTS:
-        column = replace(known[source], parts=(part,))
-        column.features  # noqa: B018 - refuses a year without its range
-        return column
-    if name not in known:
-        raise InvalidInputError(f"The bounds have no column {name!r}, or leave it out.")
-    if name in dates:
-        raise InvalidInputError(
-            f"{name!r} is a date: name a part, such as '{name}.month'. Parts: {', '.join(PARTS)}."
-        )
+        found = replace(known[source], parts=(part,)).to_record()
+        return Column.from_record(source, found)  # refuses a year without its range
+    if name not in known or name in dates:
+        about = f"is a date: name a part, such as '{name}.month', of {', '.join(PARTS)}"
+        about = about if name in dates else "is not in the bounds, or left out there"
+        raise InvalidInputError(f"The column {name!r} {about}.")
     return known[name]
 
 
@@ -479,7 +457,7 @@ def _propagated(figure: Callable[[Array], Array], sums: Array, wide: float) -> t
     return found, np.linalg.norm(farther, axis=0)
 
 
-def _counts(asked: Question) -> tuple[Array, dict[str, Array]]:
+def _counts(asked: Question) -> dict[str, Array]:
     """Return noisy counts of groups; and with error bars, none below zero, whole ones as such."""
     rows = GroupedRows(asked.axes)
     release = asked.budget.counts(CountTables((rows.n_groups,), ((0,),)))
@@ -493,28 +471,33 @@ def _counts(asked: Question) -> tuple[Array, dict[str, Array]]:
         half = max(0.0, half)
     columns = {"count": np.maximum(noisy, 0.0), **_bars(noisy, half, 0.0, math.inf)}
     kind = np.int64 if half == int(half) and (noisy == np.rint(noisy)).all() else np.float64
-    return noisy, {name: each.astype(kind) for name, each in columns.items()}
+    return {name: each.astype(kind) for name, each in columns.items()}
 
 
 # Statistics -------------------------------------------------------------------------------------
 
-SHARED = {  # parameters of several statistics
-    "$table": """table : DataFrame, Table, path or records
+SHARED = {  # what several statistics document alike
+    "$table": """Parameters
+    ----------
+    table : DataFrame, Table, path or records
         As `fit` takes it.""",
-    "$by": """$groups
+    "$column": """$table
+    column : str
+        A column of numbers; those outside of the bounds are moved to the nearest bound.""",
+    "$rest": """by : str or sequence of str
+        Columns whose values make groups, see `release_counts`.
     **promise
-        See `release_counts`.""",
-    "$groups": """by : str or sequence of str
-        Columns whose values make groups, see `release_counts`.""",
-    "$returns": """Returns
+        See `release_counts`.
+
+    Returns
     -------
     ReleasedStatistic
-        The figures, their error bars and the guarantee.""",
+        The figures, their error bars and the guarantee. What noise hides is null.""",
 }
 
 
 def _documented(function: Callable[..., ReleasedStatistic]) -> Callable[..., ReleasedStatistic]:
-    for name, text in SHARED.items():
+    for name, text in reversed(SHARED.items()):
         function.__doc__ = (function.__doc__ or "").replace(name, text)
     return function
 
@@ -566,8 +549,7 @@ def release_counts(table: Any, by: str | Sequence[str] = (), **promise: Any) -> 
     ['ward', 'count', 'low', 'high']
     """
     asked = _begin(table, by, **promise)
-    noisy, figures = _counts(asked)
-    return asked.released("counts", figures, noisy=noisy)
+    return asked.released("counts", _counts(asked))
 
 
 @_documented
@@ -581,29 +563,23 @@ def release_histogram(
 ) -> ReleasedStatistic:
     """Release how many records have their number in each bin; whole numbers in whole bins.
 
-    Parameters
-    ----------
     $table
     column : str
         A column of numbers, or of categories.
-    $groups
     bins : int or sequence of float, default=20
         Number of bins, or their edges, which are public.
-    **promise
-        See `release_counts`.
-
-    $returns
+    $rest
     """
     by = [by] if isinstance(by, str) else list(by)
     asked = _begin(table, [*by, column], bins=bins, **promise)
-    axis, (noisy, figures) = asked.axes[-1], _counts(asked)
+    axis, figures = asked.axes[-1], _counts(asked)
     if axis.edges is None or isinstance(axis.labels[0], bool):
-        return asked.released("histogram", figures, noisy=noisy)
+        return asked.released("histogram", figures)
     edges, step = np.array(axis.edges), 1.0 if _is_whole(asked.features[-1]) else 0.0
-    times = len(noisy) // len(axis.labels)
+    times = len(figures["count"]) // len(axis.labels)
     for name, ends in (("to", edges[1:] - step), ("from", edges[:-1])):
         figures = {name: np.tile(np.append(ends, np.nan), times), **figures}
-    return replace(asked, axes=asked.axes[:-1]).released("histogram", figures, noisy=noisy)
+    return replace(asked, axes=asked.axes[:-1]).released("histogram", figures)
 
 
 @_documented
@@ -612,20 +588,14 @@ def release_sum(
 ) -> ReleasedStatistic:
     """Release the sum of a column of numbers; a missing cell adds nothing.
 
-    Parameters
-    ----------
-    $table
-    column : str
-        A column of numbers; those outside of the bounds are moved to the nearest bound.
-    $by
-
-    $returns
+    $column
+    $rest
     """
     asked = _begin(table, by, [column], **promise)
     low, high = asked.features[-1].range
     largest = max(abs(low), abs(high))
-    rows = asked.rows(partial(_share_of_largest, largest=largest), 1)
-    sums, noise = asked.sums(rows, (max(high, 0.0) - min(low, 0.0)) / largest)
+    apart = (max(high, 0.0) - min(low, 0.0)) / largest
+    sums, noise = asked.sums(partial(_share_of_largest, largest=largest), 1, apart)
     half = _factor(asked.confidence, is_one=not asked.budget.delta) * noise * largest
     found = sums[:, 0] * largest
     ends = (min(low, 0.0) * math.inf if low < 0 else 0.0, math.inf if high > 0 else 0.0)
@@ -638,26 +608,16 @@ def release_mean(
 ) -> ReleasedStatistic:
     """Release the mean of the cells that are there, and their number.
 
-    Parameters
-    ----------
-    $table
-    column : str
-        A column of numbers; those outside of the bounds are moved to the nearest bound.
-    $by
-
-    Returns
-    -------
-    ReleasedStatistic
-        The figures, their error bars and the guarantee. The mean is null where the count is no
-        larger than its noise; its error bar is then the range.
+    $column
+    $rest
     """
     asked = _begin(table, by, [column], **promise)
     low, high = asked.features[-1].range
     if asked.is_alone:  # [S3] the count costs nothing
-        sums, noise = asked.sums(asked.rows(_count_and_value, 2), 1.0, math.sqrt(0.5))
+        sums, noise = asked.sums(_count_and_value, 2, 1.0, math.sqrt(0.5))
         (count, total), noise = 2 * sums.T, 2 * noise
     else:  # [S4] of p and 1 - p, which add up to one
-        sums, noise = asked.sums(asked.rows(partial(_polynomials, degree=1), 2))
+        sums, noise = asked.sums(partial(_polynomials, degree=1), 2)
         count, total, noise = sums.sum(axis=1), sums[:, 0] - sums[:, 1], math.sqrt(2) * noise
     wide = _factor(asked.confidence) * noise
     # [S5] all m with |total - m count| <= wide sqrt(1 + m²)
@@ -683,17 +643,8 @@ def release_variance(
 ) -> ReleasedStatistic:
     """Release the variance of the cells that are there, divided by their number.
 
-    Parameters
-    ----------
-    $table
-    column : str
-        A column of numbers; those outside of the bounds are moved to the nearest bound.
-    $by
-
-    Returns
-    -------
-    ReleasedStatistic
-        The figures, their error bars and the guarantee; null where the count is too small.
+    $column
+    $rest
     """
     asked = _begin(table, by, [column], **promise)
     low, high = asked.features[-1].range
@@ -714,7 +665,7 @@ def release_variance(
         half = (z * scale * budget.noise(second) + wide * np.abs(found)) / n
         half += (1 + centre**2) * (wide / n) ** 2
     else:  # [S4] polynomials that add up to one
-        sums, noise = asked.sums(asked.rows(partial(_polynomials, degree=2), 3))
+        sums, noise = asked.sums(partial(_polynomials, degree=2), 3)
         is_clear = sums.sum(axis=1) > 3 * z * math.sqrt(3) * noise
         found, half = _propagated(_variance, np.where(is_clear, sums.T, 1.0), z * noise)
     bars = _bars(found, np.where(is_clear, half, 2.0), 0.0, 1.0)
@@ -734,18 +685,13 @@ def release_correlation(
 ) -> ReleasedStatistic:
     """Release the correlations of columns of numbers, of the records that have all of them.
 
-    Parameters
-    ----------
+    A row for each pair, `first` and `second`. A correlation is null where a variance is no larger
+    than its noise; its error bar is then -1 to 1.
+
     $table
     columns : sequence of str
         Two columns of numbers or more; those outside of the bounds are moved to the nearest bound.
-    $by
-
-    Returns
-    -------
-    ReleasedStatistic
-        A row for each pair, `first` and `second`. A correlation is null where a variance is no
-        larger than its noise; its error bar is then -1 to 1.
+    $rest
     """
     d = len(columns)
     if isinstance(columns, str) or not 2 <= d == len(set(columns)):
@@ -753,9 +699,9 @@ def release_correlation(
     asked = _begin(table, by, columns, **promise)
     largest = 1 + 1.5 * d + d * (d - 1) / 2  # [S7]
     apart = d * (d + 2) ** 2 / (2 * (d + 1)) / largest
-    rows = asked.rows(partial(_products, largest=largest), 1 + 2 * d + d * (d - 1) // 2)
     length = math.sqrt(1 + 1.25 * d + d * (d - 1) / 2) / largest
-    sums, noise = asked.sums(rows, apart, length)
+    products, n_products = partial(_products, largest=largest), 1 + 2 * d + d * (d - 1) // 2
+    sums, noise = asked.sums(products, n_products, apart, length)
     i, j = np.triu_indices(d, 1)
 
     def correlations(sums: Array) -> Array:
@@ -786,20 +732,12 @@ def release_quantiles(
 ) -> ReleasedStatistic:
     """Release quantiles of a column of numbers; those of whole numbers are whole.
 
-    Parameters
-    ----------
-    $table
-    column : str
-        A column of numbers.
+    $column
     at : float or sequence of float, default=(0.5,)
         Which quantiles, each between 0 and 1; the budget is shared among them.
-    $groups
     error_bars : bool, default=True
         Whether 30 % of epsilon are spent on error bars.
-    **promise
-        See `release_counts`.
-
-    $returns
+    $rest
     """
     shares = [float(each) for each in np.atleast_1d(np.asarray(at, dtype=float))]
     if not shares or not all(0 < each < 1 for each in shares):
@@ -811,7 +749,7 @@ def release_quantiles(
     low, high = feature.range
     if is_whole:  # a cell is one whole number, if they are not too many
         n_cells, low, high = min(n_cells, int(high - low) + 1), low - 0.5, high + 0.5
-    rows = GroupedPlaces(asked.axes, ((low, high),), n_cells=n_cells)
+    rows = GroupedRows(asked.axes, ((low, high),), partial(_place, n_cells=n_cells), 1)
     step, missed = (high - low) / n_cells, (1 - asked.confidence) / 2
     away = step * AWAY ** np.arange(math.ceil(math.log(n_cells, AWAY)) + 1)
     away = np.concatenate([-away[::-1], [0.0], away]) - step / 2
@@ -828,7 +766,8 @@ def release_quantiles(
     for i, release in enumerate(outer):  # [R4] around what was released
         edges = np.clip(found[:, [i]] + away, low, high)
         edges = np.floor(edges) + 0.5 if is_whole else edges
-        chosen = asked.draw(release, replace(rows, edges=edges))
+        between = replace(rows, numbers=partial(_place_between, edges=edges))
+        chosen = asked.draw(release, between)
         whole = np.pad(edges, ((0, 0), (2, 2)), constant_values=(low, high))
         for side in (0, 1):
             at_end = np.take_along_axis(whole, chosen[:, [side]] + side, axis=1)[:, 0]
