@@ -200,7 +200,7 @@ class GroupedRows:
         if self.numbers is None:
             return group[:, None].astype(np.float64)
         (low, high), values = np.transpose(self.ranges), cells[:, -len(self.ranges) :]
-        is_gone = np.isnan(values).any(axis=1)
+        is_gone: Any = np.isnan(values).any(axis=1)
         values = np.clip(np.where(is_gone[:, None], low, values), low, high)
         t = np.clip((values - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
         numbers = self.numbers(values, t, group)

@@ -8,6 +8,7 @@ declared.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -289,7 +290,7 @@ def read_sheet(path: str | os.PathLike[str]) -> Any:
     """Return a sheet as a table of texts: its first row names the columns."""
     file, name = place_of(path)
     try:
-        import python_calamine as calamine
+        calamine: Any = importlib.import_module("python_calamine")
     except ImportError:
         raise InvalidInputError(
             "This file needs the package python-calamine: pip install 'sfumato[excel]'."

@@ -150,7 +150,7 @@ class ColumnSummary:
             ends = (f"{first:04}-01-01", f"{last + 1:04}-01-01")
             return Column(self.name, declared, *ends, **marked)
         if kind == "b":
-            return Column(self.name, self.type, 0, 1, **marked)
+            return Column(self.name, self.type, 0, 1, missing=self.missing > 0)
         spelt = self.spellings if self.type == "string" else {}
         n_different = self.seen if self.values is None else len(spelt or values)
         is_id = self.seen >= MIN_FOR_AN_ID and n_different >= NEARLY * self.seen

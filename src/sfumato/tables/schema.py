@@ -90,7 +90,7 @@ class Column:
     type: str
     lower: Any = None
     upper: Any = None
-    categories: tuple[Any, ...] | None = None
+    categories: Any = None  # a tuple; of a target, or "public"
     left_out: bool = False
     note: str = field(default="", compare=False)  # a comment of the file of bounds
     ordered: bool = False

@@ -76,16 +76,15 @@ class TextFormat:
         if not isinstance(record, Mapping) or not set(record) <= known:
             raise InvalidInputError(f"[file] must have keys of {', '.join(sorted(known))}.")
         found = cls(**{**record, "missing": tuple(record.get("missing", ()))})
-        value, marks = found.delimiter, found.missing
+        value, marks, others = found.delimiter, found.missing, {"", ".", ",", " ", "'"}
         is_one = isinstance(value, str) and len(value) == 1 and value.isascii() and value != QUOTE
+        encodings = ", ".join(ENCODINGS)
         fits = {
             "'delimiter' must be one ASCII character, not a quote": is_one,
             "'decimal' must be a point or a comma": found.decimal in (".", ","),
-            "'thousands' must be a mark other than 'decimal'": found.thousands
-            in {"", ".", ",", " ", "'"} - {found.decimal},
+            "'thousands' must not mean two things": found.thousands in others - {found.decimal},
             "'missing' must list texts": all(isinstance(each, str) and each for each in marks),
-            f"'encoding' must be one of {', '.join(ENCODINGS)}; save the table as UTF-8": found.encoding
-            in ENCODINGS,
+            f"'encoding' must be one of {encodings}; save as UTF-8": found.encoding in ENCODINGS,
         }
         for told, holds in fits.items():
             if not holds:
