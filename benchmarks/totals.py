@@ -17,7 +17,7 @@ import numpy as np
 
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.sums.maps import RowMap
-from sfumato.sums.records import ArrayRecords, Block, Records
+from sfumato.sums.records import ArrayRecords, Block, Records, RemoteRecords
 from sfumato.sums.statistics import Statistic
 
 
@@ -28,10 +28,8 @@ def times_the_variance(trust: str, n_parties: int, colluding: int = 1) -> float:
     return n_parties if trust == "noisy" else n_parties / (n_parties - colluding)
 
 
-class TotalsByLaw(Records):
+class TotalsByLaw(RemoteRecords):
     """Records in one place that release sums with more noise, as several parties would."""
-
-    has_exact_sums = False
 
     def __init__(self, records: Records, times: float) -> None:
         super().__init__(records.width, records.relation, records.public_rows)
@@ -47,6 +45,15 @@ class TotalsByLaw(Records):
         receipt.charge(mechanism.event())
         more = replace(mechanism, noise_multiplier=mechanism.noise_multiplier * self._times**0.5)
         return self._records.release(statistic, more, prepay(None, more.event()))
+
+    @property
+    def columns(self) -> int:
+        """Numbers of a row."""
+        return self.width
+
+    def read_by(self, reader: Any, width: int) -> Self:  # noqa: ARG002 - rows are encoded
+        """Return the records as they are."""
+        return self
 
     def variance_of(self, mechanism: Any) -> float:
         """Variance of the noise of a total."""

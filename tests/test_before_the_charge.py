@@ -15,7 +15,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
-from sfumato.sums import BatchRecords
 from tests.test_common import CASES
 from tests.test_row_counts import SECRET_CASES
 
@@ -56,24 +55,6 @@ def test_bounds_of_another_width_cost_nothing(case: Any) -> None:
     labels = case.estimator.array_bounds.labels
     bounds = Bounds(lower=[0.0] * d, upper=[1.0] * d, labels=labels)
     refused(clone(case.estimator).set_params(bounds=bounds), case.X, case.y, f"{d} features")
-
-
-@pytest.mark.parametrize("name", ["PrivatePCA", "PrivateMoments", "PrivateGaussianClassifier"])
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: str) -> None:
-    (first, *_) = (c for c in CASES[name] if isinstance(c.estimator.bounds, Bounds))
-    estimator = clone(first.estimator).set_params(relation=relation, delta=1e-3)
-    block = np.zeros((5, 3)), np.zeros(5, dtype=np.intp)
-    records = BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=5)
-    if relation == "replace_one":  # the number is public, so its warning may be given
-        with pytest.warns(UserWarning, match="above 1/number of rows"):
-            clone(estimator).set_params(delta=0.5).fit(records)
-    bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0], labels=[0, 1])
-    refused(clone(estimator).set_params(bounds=bounds), records, None, "2 features")
-    other = {"replace_one": "add_or_remove_one", "add_or_remove_one": "replace_one"}[relation]
-    refused(clone(estimator).set_params(relation=other), records, None, "for relation")
-    with pytest.raises(InvalidInputError, match="records can be added up"):
-        BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=2**41)
 
 
 @pytest.mark.parametrize("data", SECRET_CASES)

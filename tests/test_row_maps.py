@@ -59,7 +59,6 @@ from sfumato.sums.maps import (
     BesideTarget,
     Centred,
     Clipped,
-    Encoded,
     IntoUnitBall,
     IntoUnitCube,
     LinearRows,
@@ -249,10 +248,6 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
     ),
     IntoUnitCube: lambda rng: (
         (IntoUnitCube(each, WIDTH), raw_rows(rng)) for each in (BOX, Bounds(norm=7.0))
-    ),
-    Encoded: lambda rng: (
-        (Encoded(TableEncoder(each).fit(raw_rows(rng)), WIDTH), raw_rows(rng))
-        for each in (BOX, Bounds(norm=1.0))
     ),
     TableEncoder: lambda rng: [(TableEncoder(BOX).fit(raw_rows(rng)).transform, raw_rows(rng))],
     Centred: lambda rng: (

@@ -219,11 +219,6 @@ def one_of(*choices: Any) -> Check:
     return check
 
 
-def seed() -> Check:
-    """Ask for a seed of public randomness, or none."""
-    return optional(whole(most=2**32 - 1))
-
-
 def flag() -> Check:
     """Ask for a truth value."""
     return one_of(True, False)
@@ -320,7 +315,8 @@ def known_bounds(value: Any, place: str, sizes: Sizes) -> None:
         raise StoredModelError(f"Its bounds do not fit: {error}") from None
 
 
-def _guarantee(value: Any, place: str, sizes: Sizes) -> None:  # noqa: ARG001
+def guarantee(value: Any, place: str, sizes: Sizes) -> None:  # noqa: ARG001
+    """Ask for a guarantee."""
     if not isinstance(value, Guarantee):
         raise refuse(place, "a guarantee")
 
@@ -332,17 +328,26 @@ def _names(value: Any, place: str, sizes: Sizes) -> None:
         raise refuse(place, f"the names of {sizes['d']} columns")
 
 
-def _workers(value: Any, place: str, sizes: Sizes) -> None:
-    whole(least=-4096, most=4096)(value, place, sizes)
-    if value == 0:
-        raise refuse(place, "a number of workers other than 0")
+def n_jobs(value: Any, place: str, sizes: Sizes) -> None:
+    """Ask for a number of workers, as joblib takes it."""
+    if value is not None:
+        whole(least=-4096, most=4096)(value, place, sizes)
+        if value == 0:
+            raise refuse(place, "None or a whole number other than 0; -1 stands for all cores")
 
 
+def random_state(value: Any, place: str, sizes: Sizes) -> None:
+    """Ask for a source of public randomness, as scikit-learn takes it."""
+    if value is not None and not isinstance(value, np.random.RandomState):
+        whole(most=2**32 - 1)(value, place, sizes)
+
+
+COMMON_PARAMETERS: Form = {"random_state": random_state, "n_jobs": n_jobs}
 _COMMON: Form = {
     "n_features_in_": whole("d", least=1, most=2**32),
     "feature_names_in_": optional(words("d")),
-    "guarantee_": optional(_guarantee),
+    "guarantee_": optional(guarantee),
     "columns_": optional(_names),
     "bounds": optional(known_bounds),
-    "n_jobs": optional(_workers),
+    "n_jobs": optional(n_jobs),
 }

@@ -31,13 +31,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import is_foreign_array, to_host, to_numpy
 from sfumato.core.constraints import (
+    COMMON_PARAMETERS,
     Form,
     check_parameters,
     known_bounds,
     labels,
     real,
     refuse,
-    whole,
 )
 from sfumato.exceptions import (
     EngineError,
@@ -49,7 +49,7 @@ from sfumato.models.budget import Budget
 from sfumato.models.scores import CALLERS, say_once, warn_on_score
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
-from sfumato.sums.maps import Encoded, IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records, RemoteRecords
@@ -176,24 +176,6 @@ class EncodedRows(np.ndarray[Any, Any]):
 FITTED_ON_ARRAYS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def random_state(value: Any, place: str, sizes: dict[str, int]) -> None:
-    """Ask for a source of public randomness, as scikit-learn takes it."""
-    if value is not None and not isinstance(value, np.random.RandomState):
-        try:
-            whole(most=2**32 - 1)(value, place, sizes)
-        except Exception:
-            wanted = "None, a whole number from 0 to 2**32 - 1 or a RandomState"
-            raise refuse(place, wanted) from None
-
-
-def n_jobs(value: Any, place: str, sizes: dict[str, int]) -> None:
-    """Ask for a number of workers, as joblib takes it."""
-    if value is not None:
-        whole(least=-(2**31), most=2**31)(value, place, sizes)
-        if not value:
-            raise refuse(place, "None or a whole number other than 0; -1 stands for all cores")
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):
     """Base of private estimators: dataclasses whose fields are their parameters.
@@ -245,11 +227,10 @@ class PrivateEstimator(BaseEstimator):
         super().__init_subclass__(**options)
         shared = (PrivateEstimator.__doc__ or "").partition("----------\n")[2].strip()
         cls.__doc__ = (cls.__doc__ or "").replace("$shared", shared)
-        usual = {"random_state": random_state, "n_jobs": n_jobs}
         given = {
             "epsilon": real(above=0.0, most=math.inf),
             "delta": real(least=0.0, below=1.0),
-            **{name: check for name, check in usual.items() if hasattr(cls, name)},
+            **{name: check for name, check in COMMON_PARAMETERS.items() if hasattr(cls, name)},
             **cls.parameters,
         }
         cls.stored_form = {"bounds": known_bounds, **given, **cls.learned}
@@ -364,10 +345,9 @@ class PrivateEstimator(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), table, path or Records
-            Rows. The bounds of a table may name its columns of labels or targets and of IDs;
-            records bring their labels along. An estimator that cannot take some of these says so
-            before anything is charged.
+        X : array-like of shape (n_samples, n_features), table, path or Federation
+            Rows. The bounds of a table may name its columns of labels or targets and of IDs. An
+            estimator that cannot take some of these says so before anything is charged.
         y : array-like of shape (n_samples,), optional
             Labels or targets, where the estimator takes any.
         groups : array-like of shape (n_samples,), optional
@@ -416,38 +396,20 @@ class PrivateEstimator(BaseEstimator):
         self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail
         reader = replace(self._check_request(), target=target)
         out_of_core = is_out_of_core(X)
-        if self.needs_memory and (out_of_core or isinstance(X, Records)):
+        if self.needs_memory and out_of_core:
             raise UnsupportedModeError(
                 f"{type(self).__name__} needs all rows in memory with these settings: read the "
                 "table first and give it as a data frame or an array."
             )
         is_person = reader.person is not None
-        if isinstance(X, Records):
-            if X.relation is not Relation(self.relation):
-                raise InvalidInputError(
-                    f"The records are for relation {str(X.relation)!r}, {type(self).__name__} has "
-                    f"relation {str(self.relation)!r}."
-                )
-            if X.person != reader.person:
-                raise InvalidInputError(
-                    "The records were made for other persons or another unit than unit "
-                    f"{str(self.unit)!r} of {type(self).__name__}."
-                )
         if isinstance(X, RemoteRecords):  # rows are read by those who hold them
+            if (X.relation, X.person) != (Relation(self.relation), reader.person):
+                raise InvalidInputError(
+                    f"The records are for another unit or relation than {type(self).__name__}."
+                )
             reader, _ = self._with_classes(reader)
             width = self._note_features(reader, all_missing_record(X.columns))
             records = X.read_by(reader, width)
-        elif isinstance(X, Records):
-            if target is not None:
-                raise InvalidInputError(
-                    f"{type(self).__name__} takes arrays and tables: records have no targets."
-                )
-            self.n_features_in_ = X.width
-            reader, _ = self._with_classes(reader)
-            is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
-            if is_plain:
-                self.array_bounds.box(X.width)  # refused before anything is charged
-            records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
         elif out_of_core:
             parts, y, groups = partitions_of(X, y, groups)
             reader, _ = self._with_classes(replace(reader, y=y, groups=groups))
@@ -463,11 +425,6 @@ class PrivateEstimator(BaseEstimator):
             )
         else:
             records, reader = self._in_memory(reader, X, y, groups)
-        if self.groups_rows and not records.is_grouped_by_person:
-            raise InvalidInputError(
-                "Rows of a person must lie side by side to be bounded together: "
-                "ArrayRecords.of_persons(..., group_by_person=True)."
-            )
         if self.in_unit_ball and not self.reads_cells and target is None:
             records = records.mapped(IntoUnitBall(reader.encoder.row_bounds(), records.width))
         elif not self.reads_cells:

@@ -22,9 +22,8 @@ from sfumato.core.arrays import (
     to_host,
     to_numpy,
 )
-from sfumato.core.constraints import Form, check_parameters
+from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.base import n_jobs, random_state
 from sfumato.tables.cells import checked_tensor
 
 FLOATS = (np.float64, np.float32)
@@ -81,8 +80,7 @@ class RowsEstimator(BaseEstimator):
         super().__init_subclass__(**options)
         for name, text in SHARED.items():
             cls.__doc__ = (cls.__doc__ or "").replace(name, text)
-        usual = {"random_state": random_state, "n_jobs": n_jobs}
-        found = {name: check for name, check in usual.items() if hasattr(cls, name)}
+        found = {name: check for name, check in COMMON_PARAMETERS.items() if hasattr(cls, name)}
         for kind in reversed(cls.__mro__):
             found |= vars(kind).get("parameters", {})
         cls.parameters = found

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, to_numpy
 from sfumato.core.atomic_file import atomic_write
-from sfumato.core.constraints import Form, check_parameters, real
+from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters, real
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.chain import decode_event
@@ -38,7 +38,7 @@ from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.models.base import PrivateEstimator, n_jobs as check_n_jobs, target_range
+from sfumato.models.base import PrivateEstimator, target_range
 from sfumato.models.pipelines import check_pipeline
 from sfumato.models.saving import load, save
 from sfumato.models.scores import are_right
@@ -332,7 +332,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         "epsilon": real(above=0.0, most=math.inf),
         "delta": real(above=0.0, below=1.0),  # a search has no pure epsilon
         "score_share": real(above=0.0, below=1.0),
-        "n_jobs": check_n_jobs,
+        "n_jobs": COMMON_PARAMETERS["n_jobs"],
     }
 
     def __sklearn_tags__(self) -> Tags:

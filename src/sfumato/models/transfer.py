@@ -27,6 +27,7 @@ from sfumato.core.constraints import (
     Form,
     check_parameters,
     flag,
+    guarantee,
     labels,
     local,
     model_of,
@@ -48,7 +49,7 @@ from sfumato.models.gaussians import (
 from sfumato.models.linear import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.saving import load, save
-from sfumato.privacy.guarantee import Guarantee, Unit
+from sfumato.privacy.guarantee import Unit
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds, label_places
 from sfumato.tables.cells import checked_column, checked_rows, is_table
@@ -93,11 +94,6 @@ def _bounds(value: Any, place: str, sizes: dict[str, int]) -> None:
     if not isinstance(value, Bounds):
         raise refuse(place, "public bounds")
     value.ball(sizes["e"])
-
-
-def _promise(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
-    if not isinstance(value, Guarantee):
-        raise refuse(place, "a guarantee")
 
 
 _moved = local(record(**stored_gaussians()), g="c")
@@ -240,8 +236,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         "n_source_features_": whole("e", least=1),
         "classes_": labels("c"),
         "bounds": optional(lambda *_: None),  # `source_bounds_` is what answers read
-        "source_guarantee_": _promise,
-        "target_guarantee_": optional(_promise),
+        "source_guarantee_": guarantee,
+        "target_guarantee_": optional(guarantee),
         "source_": _released,
         "target_": optional(_released),  # of 0.2.0: a target that was released too
         "target_centre_": optional(numbers("d", least=-MAX_FLOAT32, most=MAX_FLOAT32)),

@@ -15,7 +15,6 @@ from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.encoder import TableEncoder
 
 MANTISSA = 53  # bits of a double
 BLOCK = 4096  # rows that are mapped together
@@ -161,22 +160,6 @@ class IntoUnitCube:
         """Undo the scaling and clip to the bounds."""
         box = self.bounds.box(self.width) if self.bounds.norm is None else None
         return self.bounds.clip(scaled if box is None else scaled * (box[1] - box[0]) + box[0])
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The public encoding of records, as a map of blocks of rows.
-
-    encoder: The encoding.
-    width: Numbers of a row.
-    """
-
-    encoder: TableEncoder
-    width: int
-
-    def __call__(self, rows: Array) -> Array:
-        """Encode rows; no value makes it raise."""
-        return self.encoder.transform(rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,6 @@ from sfumato.models.rows import PRECISIONS
 from sfumato.privacy.composition import compose
 from sfumato.privacy.guarantee import Unit
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
-from sfumato.sums.records import Records
 
 BRANCH_OF_DRAWN_ROWS = 1000
 DEFAULT_SAMPLES = 2000
@@ -220,13 +219,13 @@ class PrivateAffineHullClassifier(HullAnswers):
         "dtype": one_of(*PRECISIONS),
     }
 
-    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Release private rows and fit one wide hull a class on them.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or Records
-            Rows; records bring their labels along.
+        X : array-like of shape (n_samples, n_features), or Federation
+            Rows.
         y : array-like of shape (n_samples,)
             Labels.
 
