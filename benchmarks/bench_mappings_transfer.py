@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recording import RESULTS, mnist, timed, write
-from sfumato import Bounds, PrivateTransferClassifier
+from sfumato import Bounds, PrivateTransferClassifier, save
 
 DELTA = 1e-5
 SEEDS = tuple(range(5))
@@ -72,7 +72,7 @@ def released(rows: Rows, labels: Rows, name: str, **parameters: Any) -> tuple[Pa
         return path, float(clock.read_text())
     model = PrivateTransferClassifier(delta=DELTA, random_state=0, **parameters)
     fitted, time = timed(lambda: model.fit(rows, labels))
-    fitted.export_source(path)
+    save(fitted, path)
     clock.write_text(str(time["wall_s"]))
     return path, time["wall_s"]
 

@@ -98,7 +98,7 @@ def test_the_guarantee_says_that_the_target_is_not_protected(
         assert "target are not protected" in str(promised)
         assert (promised.status, promised.epsilon) == (Status.CONDITIONAL, 4.0)
     assert fitted.source_guarantee_.status is Status.PROVED
-    fitted.export_source(tmp_path / "source.sfumato")
+    sfumato.save(model().fit(fitted), tmp_path / "source.sfumato")
     assert sfumato.load(tmp_path / "source.sfumato").guarantee_.status is Status.PROVED
     with pytest.warns(UserWarning, match="target is not protected"):
         model().fit(tmp_path / "source.sfumato", None, T, few(t, 1))
@@ -166,14 +166,14 @@ def test_the_exported_source_depends_on_released_values_only(
     S, s = S[:300], s[:300]
     estimator = model()
     with seeded_noise(0), taped() as tape:
-        clone(estimator).fit(S, s).export_source(tmp_path / "one")
+        sfumato.save(clone(estimator).fit(S, s), tmp_path / "one")
     labels = np.roll(s, 7)
     with seeded_noise(0), taped(playback=tape):
         other = clone(estimator).fit(np.flip(S, axis=1) * 0.5, labels, T, few(t, 1))
-        other.export_source(tmp_path / "two")
+        sfumato.save(clone(estimator).fit(other), tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with seeded_noise(1), taped():
-        clone(estimator).fit(S, s).export_source(tmp_path / "three")
+        sfumato.save(clone(estimator).fit(S, s), tmp_path / "three")
     assert (tmp_path / "one").read_bytes() != (tmp_path / "three").read_bytes()
     content = unpacked((tmp_path / "one").read_bytes())
     for row in S:
@@ -186,7 +186,7 @@ def test_source_and_target_at_different_places(digits: Digits, tmp_path: Path) -
     known = few(t, 2)
     together = model()
     found = together.fit_predict(S, s, T, known)
-    together.export_source(tmp_path / "source.sfumato")
+    sfumato.save(model().fit(together), tmp_path / "source.sfumato")
     stated = sfumato.load(tmp_path / "source.sfumato").guarantee_
     assert stated == together.source_guarantee_
     apart = model(bounds=None)  # the file has them
@@ -200,7 +200,7 @@ def test_source_and_target_at_different_places(digits: Digits, tmp_path: Path) -
     once_more = together.fit(together, None, T, known)
     np.testing.assert_array_equal(once_more.predict(T), apart.predict(T))
     sfumato.save(model(), tmp_path / "unfitted.sfumato")
-    with pytest.raises(InvalidInputError, match="contains no source"):
+    with pytest.raises(InvalidInputError, match="no fitted"):
         model().fit(tmp_path / "unfitted.sfumato", None, T, known)
 
 

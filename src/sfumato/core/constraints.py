@@ -265,12 +265,12 @@ def local(check: Check, **renamed: str) -> Check:
     return checked
 
 
-def listed(check: Check, *, least: int = 1, size: Size = None, kind: type[Any] = list) -> Check:
+def listed(check: Check, *, least: int = 1, size: Size = None, kind: Any = list) -> Check:
     """Ask for a list; names of sizes that are new in an item are its own."""
 
     def checked(value: Any, place: str, sizes: Sizes) -> None:
         items: Any = value
-        if type(value) is not kind or len(items) < least:
+        if not isinstance(value, kind) or len(items) < least:
             raise refuse(place, f"a list of {least} or more")
         _meet(size, len(items), place, sizes)
         for i, item in enumerate(items):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -34,8 +33,6 @@ from sfumato.sums.statistics import (
     Statistic,
     cuts_by_counts,
 )
-
-MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
 
 
 @dataclass(frozen=True)
@@ -154,14 +151,6 @@ class Budget:
         By default those of the declared releases, which are calibrated and priced jointly.
         """
         events = events or self.calibrate()
-        if getattr(self.records, "is_remote", False):
-            n_passes = sum(r.count for r in self.releases)
-            if n_passes > MANY_PASSES:
-                warnings.warn(
-                    f"This fit asks the engine {n_passes} times for a sum over all parts. Fewer "
-                    "'n_steps' ask it less often; models of moments ask it 1 to 4 times.",
-                    stacklevel=3,
-                )
         relation = self.records.relation
         cost = epsilon_spent(events, self.delta, relation, enough=self.epsilon)
         if cost > self.epsilon:

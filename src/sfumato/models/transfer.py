@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,6 +29,7 @@ from sfumato.core.constraints import (
     flag,
     guarantee,
     labels,
+    listed,
     local,
     model_of,
     numbers,
@@ -48,7 +49,7 @@ from sfumato.models.gaussians import (
 )
 from sfumato.models.linear import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
-from sfumato.models.saving import load, save
+from sfumato.models.saving import load
 from sfumato.privacy.guarantee import Unit
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds, label_places
@@ -81,13 +82,6 @@ WARNING = (
 )
 N_FOLDS = 2
 MAX_WEIGHT = 0.25  # of a source beside the target
-
-
-def _schedule(value: Any, place: str, sizes: dict[str, int]) -> None:
-    if not isinstance(value, list | tuple) or not value:
-        raise refuse(place, "a list of dimensions")
-    for each in value:
-        whole(least=1)(each, place, sizes)
 
 
 def _bounds(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -223,7 +217,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     in_unit_ball: ClassVar[bool] = False
     has_labels: ClassVar[bool | None] = True
     parameters: ClassVar[Form] = {
-        "schedule": _schedule,
+        "schedule": listed(whole(least=1), kind=(list, tuple)),
         "n_layers": whole(least=1),
         "inducing_ratio": MembershipMapping.parameters["inducing_ratio"],
         "kappa": MembershipMapping.parameters["kappa"],
@@ -261,8 +255,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         source : array-like of shape (n_source_rows, n_source_features), table or path-like
-            Rows of the source; or the file that `export_source` wrote elsewhere, or a fitted
-            estimator whose source is used again.
+            Rows of the source; or the file of an estimator that was fitted elsewhere, without a
+            target, or a fitted estimator whose source is used again.
         y_source : array-like of shape (n_source_rows,), optional
             Labels of the source's rows.
         target : array-like of shape (n_target_rows, n_target_features), optional
@@ -299,44 +293,22 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         found = self._learn(source, y_source, target, y_target)
         return np.asarray(self.classes_[found])
 
-    def export_source(self, path: str | os.PathLike[str]) -> None:
-        """Write what was released of the source, and its guarantee, to one file.
-
-        Nothing of a target is in it, and no row of the source.
-
-        Parameters
-        ----------
-        path : path-like
-            The file to write; `fit` reads it at another place.
-        """
-        check_is_fitted(self, "source_")
-        alone: PrivateTransferClassifier = clone(self).set_params(ledger=None)
-        alone._forget(but_of=self)
-        alone.n_features_in_ = self.n_source_features_
-        save(alone, path)
-
-    def _forget(self, but_of: PrivateTransferClassifier | None = None) -> None:
-        """Forget everything, and hold what another has released of its source."""
-        names = OF_A_SOURCE if but_of is not None else ()
-        kept = {name: getattr(but_of, name) for name in names}
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        self.__dict__.update(kept)
-        if but_of is not None:
-            self.guarantee_ = self.source_guarantee_
-
     def _learn(self, source: Any, y_source: Any, target: Any, y_target: Any) -> Codes | None:
         """Fit; return the codes of the target's rows, if there is a target."""
         check_parameters(self, self.parameters)
-        sums: ClassGaussianSums | None = None
+        sums, known = None, {}
         if isinstance(source, str | os.PathLike):
             source = load(source)
         if isinstance(source, BaseEstimator):
             if not isinstance(source, PrivateTransferClassifier) or not hasattr(source, "source_"):
-                raise InvalidInputError("The file contains no source that `export_source` wrote.")
-            self._forget(but_of=source)
-        else:
-            self._forget()
+                raise InvalidInputError("The source is no fitted PrivateTransferClassifier.")
+            known = {name: getattr(source, name) for name in OF_A_SOURCE}
+            known["guarantee_"] = source.source_guarantee_
+            known["n_features_in_"] = source.n_source_features_
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        self.__dict__.update(known)
+        if not known:
             given, budget = self._begin(source, y_source)
             self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
             records = given.mapped(self._cube)
