@@ -113,3 +113,15 @@ def test_the_least_smoothing_works_for_every_pattern_of_holes(
         kernel=kernel, length=1.0, smoothing=MIN_SMOOTHING, delta=1e-5, bounds=RANGE
     )
     assert np.isfinite(model.fit(Y).coefficients_).all()
+
+
+@pytest.mark.filterwarnings("default:The noise of this mean curve:UserWarning")
+def test_a_curve_that_is_mostly_noise_is_pointed_out(recwarn: pytest.WarningsRecorder) -> None:
+    t = np.linspace(0, 1, 20)
+    shape = np.sin(2 * np.pi * t) + np.zeros((3000, 1))
+    for n, said in ((3000, 0), (30, 1)):  # 30 curves: the noise is larger than the sine
+        recwarn.clear()
+        PrivateMeanCurve(
+            epsilon=1.0, delta=1e-5, relation="replace_one", bounds=Bounds(lower=-2, upper=2)
+        ).fit(shape[:n])
+        assert sum("noise of this mean curve" in str(w.message) for w in recwarn) == said

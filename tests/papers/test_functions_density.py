@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,21 +71,25 @@ def test_rounding_errors_of_wide_bumps_are_covered(bandwidth, n, rng) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "width", "why"),
     [
-        {"space": "sobolev"},
-        {"space": "sobolev", "bandwidth": 1e6},
-        {"bandwidth": [0.1, 0.1]},
-        {"space": "sobolev", "bandwidth": np.eye(4) * 0.01},
-        {},
+        ({"space": "sobolev"}, 4, "one feature"),
+        ({"space": "sobolev", "bandwidth": 1e6}, 1, "narrower"),
+        ({"space": "sobolev", "bandwidth": np.eye(2) * 0.01}, 2, "may be a square matrix"),
+        ({"space": "rough"}, 4, "'space'"),
+        ({"bandwidth": [0.1, 0.1]}, 4, "one per feature"),
+        ({"bandwidth": 1e-9}, 2, "exact features"),
+        ({}, 4, "exact features"),
     ],
 )
-def test_nothing_is_charged_for_a_space_that_cannot_be_built(change: dict[str, object]) -> None:
+@pytest.mark.parametrize("kind", [ProcessDensity, PrintedDensity])
+def test_nothing_is_charged_for_a_space_that_cannot_be_built(
+    kind: Any, change: dict[str, object], width: int, why: str
+) -> None:
     budget = Ledger().create("rows", epsilon=1.0, delta=1e-3)
-    model = ProcessDensity(0.02, delta=1e-5, bounds=BOX, ledger=budget).set_params(**change)
-    is_wide = isinstance(change.get("bandwidth"), float)
-    with pytest.raises(SfumatoError, match="narrower" if is_wide else None):
-        model.fit(np.full((50, 1 if is_wide else 4), 0.5))
+    model = kind(0.02, delta=1e-5, bounds=BOX, ledger=budget).set_params(**change)
+    with pytest.raises(SfumatoError, match=why):
+        model.fit(np.full((50, width), 0.5))
     assert budget.events() == ()
 
 

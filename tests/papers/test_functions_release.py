@@ -16,7 +16,6 @@ from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
 from sfumato.models.features import NUGGET, GaussianKernel, MaternKernel
 from sfumato.papers.functions import (
     OnlineFunction,
-    PrintedDensity,
     choose_function,
     expansion_norm,
     neighbour_weights,
@@ -83,14 +82,6 @@ def test_a_function_is_chosen_by_the_exponential_law() -> None:
     found = np.bincount(drawn, minlength=3) / 2000
     # 2,000 draws: five standard deviations, false alarm below 1e-5
     assert np.abs(found - expected / expected.sum()).max() < 5 * math.sqrt(0.25 / 2000)
-
-
-def test_a_matrix_in_the_sobolev_space_is_refused_in_words() -> None:
-    bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0])
-    given = {"epsilon": 1.0, "delta": 1e-3, "bounds": bounds}
-    model = PrintedDensity(np.eye(2) * 0.01, space="sobolev", **given)
-    with pytest.raises(InvalidInputError, match="not a matrix"):
-        model.fit(np.random.default_rng(0).random((20, 2)))
 
 
 # Section 5, online --------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ def reproduce(
             help=f"{', '.join(PAPERS)} or {ALL}.", autocompletion=completing([*PAPERS, ALL])
         ),
     ] = None,
-    table: Annotated[str | None, typer.Option(help="Only this table.")] = None,
-    figure: Annotated[str | None, typer.Option(help="Only this figure.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table, or these: 3,4.")] = None,
+    figure: Annotated[str | None, typer.Option(help="Only this figure, or these.")] = None,
     cell: Annotated[str | None, typer.Option(help="Only this cell, such as eps=1,n=20.")] = None,
     quick: Annotated[
         bool,
@@ -68,13 +68,12 @@ def reproduce(
         ]
         print_table(["paper", "entry", "what", "cells"], rows)
         return
-    if table is not None and figure is not None:
-        raise InvalidInputError("Give '--table' or '--figure', not both.")
     entries = entries_of(paper)
     if not entries:
         raise InvalidInputError(f"{PAPERS[paper]}: it prints no table and no figure to run again.")
-    if table is not None or figure is not None:
-        entries = [entry_of(paper, f"figure-{figure}" if table is None else f"table-{table}")]
+    asked = (("table", table), ("figure", figure))
+    named = [f"{kind}-{n.strip()}" for kind, given in asked if given for n in given.split(",")]
+    entries = [entry_of(paper, name) for name in named] or entries
     pairs = [part.partition("=") for part in cell.split(",")] if cell else []
     if not all(name and value for name, _, value in pairs):
         raise InvalidInputError("'--cell' needs name=value,...")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -180,6 +181,13 @@ class PrivateMeanCurve(PrivateEstimator):
         self.coefficients_ = self.norm * released[: curves.width] / count
         self.noise_scale_ = self.norm * budget.noise(mean) / count
         self.guarantee_ = budget.guarantee("points of the curves")
+        noise, shape = self.noise_std(self.points_), self.curve(self.points_)  # both released
+        if n_points > 1 and np.mean(noise**2) > np.var(shape) / 9:
+            warnings.warn(
+                "The noise of this mean curve is more than a third of what the curve varies, so "
+                "that its shape says little: see noise_std(). More curves or more epsilon help.",
+                stacklevel=3,
+            )
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes

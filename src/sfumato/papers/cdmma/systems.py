@@ -252,23 +252,6 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
             found["source"] = all_errors(self.source_classifier_, there, n_classes)
         return found
 
-    def winners(self, X: ArrayLike) -> dict[str, int]:
-        """Count the rows that each term decides.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        dict of str to int
-            Rows by term.
-        """
-        terms = self.terms(X)
-        least = np.array([errors.min(axis=1) for errors in terms.values()]).argmin(axis=0)
-        return {name: int(np.sum(least == i)) for i, name in enumerate(terms)}
-
     def _common_features(self) -> bool:
         return bool(self.n_source_features_ == self.n_features_in_)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.core.constraints import Form, one_of
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.gaussian import SLACK
@@ -91,6 +92,7 @@ class ProcessDensity(PrivateEstimator):
     scales_columns: ClassVar[bool] = False  # as printed
     in_unit_ball: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = True
+    parameters: ClassVar[Form] = {"space": one_of("gaussian", "sobolev")}
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:  # noqa: ARG002 - the contract's y
         """Release the sum of kernels of all rows.
@@ -129,12 +131,16 @@ class ProcessDensity(PrivateEstimator):
         return mechanism, max(bound, (bound + self.space_.rounding(n_rows)) / (1 + SLACK))
 
     def _public_space(self, bounds: Bounds, n_features: int) -> GaussianSpace | SobolevSpace:
+        axes = [n_features] * np.ndim(self.bandwidth)
+        if list(np.shape(self.bandwidth)) != axes or (self.space == "sobolev" and len(axes) > 1):
+            raise InvalidInputError(
+                f"'bandwidth' must be one number or {n_features}, one per feature; in "
+                "space='gaussian' it may be a square matrix."
+            )
         kernel, domain = GaussianKernel(self.bandwidth), Domain(bounds, n_features)
         if self.space == "sobolev":
-            if np.ndim(self.bandwidth) > 1:
-                raise InvalidInputError("space='sobolev' needs a bandwidth, not a matrix.")
             return SobolevSpace(float(np.ravel(kernel.bandwidth)[0]), domain)
-        features = public_features(kernel, bounds, n_features, fourier=1, random_state=0)
+        features = public_features(kernel, bounds, n_features, fourier=2, random_state=0)
         if isinstance(features, FourierFeatures):
             raise UnsupportedModeError(
                 "The release needs exact features of the kernel: fewer features or a wider "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -411,6 +411,7 @@ def groceries_table(setting: Setting, number: int) -> Outcome:
     """Classify five splits of the groceries by hulls and by rivals, without privacy."""
     rivals = {
         "SVM": SVC(random_state=0),
+        OWN_RIVAL: SVC(C=10, random_state=0),
         **{f"{k}-NN": KNeighborsClassifier(k) for k in (1, 2, 4)},
         "random forest": RandomForestClassifier(random_state=0),
         "naive Bayes": GaussianNB(),
@@ -425,7 +426,7 @@ def groceries_table(setting: Setting, number: int) -> Outcome:
             setting.tell(f"split {fold}, {name}")
             model = clone(model).fit(split.X, split.y)
             ask = getattr(model, "matching_score", None) or (
-                model.decision_function if name == "SVM" else model.predict_proba
+                model.decision_function if isinstance(model, SVC) else model.predict_proba
             )
             scores, y = np.nan_to_num(np.asarray(ask(split.X_test))), split.y_test
             areas = [
@@ -442,16 +443,25 @@ def groceries_table(setting: Setting, number: int) -> Outcome:
     rows = [
         compare(
             f"split {fold}, {name}",
-            printed[which][fold - 1],
+            GROCERIES[name][which][fold - 1] if name in GROCERIES else None,
             {"paper": [found[fold][name][which]]},
             unit,
             judged=False,
         )
-        for name, printed in GROCERIES.items()
+        for name in (*GROCERIES, OWN_RIVAL)
         for fold in folds
     ]
-    best = [max(each, key=lambda name: each[name][which]) for each in found.values()]
-    claims = {"the hulls are the best method on every split": set(best) == {next(iter(GROCERIES))}}
+    hulls = next(iter(GROCERIES))
+
+    def are_best(names: Iterable[str]) -> bool:
+        return all(
+            max(names, key=lambda name: each[name][which]) == hulls for each in found.values()
+        )
+
+    claims = {
+        "the hulls are the best method on every split": are_best(GROCERIES),
+        f"the hulls are ahead of an {OWN_RIVAL} on every split": are_best([hulls, OWN_RIVAL]),
+    }
     return Outcome(tuple(rows), {} if setting.quick else claims, remarks=(STAND_IN, RIVALS))
 
 
@@ -498,9 +508,12 @@ def table_11(setting: Setting) -> Outcome:
     return Outcome(tuple(rows), remarks=(SHAPES,))
 
 
+OWN_RIVAL = "SVM with C = 10"
 RIVALS = (
     "Methods of other papers (membership mappings, fuzzy mappings, a deep network, an ensemble) "
-    "are left out: their settings are not given. The others are scikit-learn's with its defaults."
+    "are left out: their settings are not given. The others are scikit-learn's with its defaults, "
+    "and one machine that the paper does not have: C was chosen among 1, 3, 10 and 30 by three "
+    "folds of the first split's training rows (0.622, 0.645, 0.646, 0.646)."
 )
 IMAGES = "MNIST; quick: 8 x 8 digits"
 FOODS = "Freiburg groceries, EfficientNet-Lite0 features (stand-in); quick: 8 x 8 digits"
@@ -512,13 +525,13 @@ _ENTRIES: tuple[tuple[str, str, Any, str, str, tuple[str, ...]], ...] = (
     ("table-3", "Accuracy on groceries", groceries_table, FOODS, "5", ("split",)),
     ("table-4", "Area under the ROC curve, groceries", groceries_table, FOODS, "5", ("split",)),
     ("table-5", "Accuracy and mis on MNIST", private_table, IMAGES, _GPU, ("eps", "n")),
-    ("table-6", "Accuracy and mis on groceries", private_table, FOODS, "30", ("eps", "n")),
+    ("table-6", "Accuracy and mis on groceries", private_table, FOODS, "5", ("eps", "n")),
     ("table-7", "Accuracy and mis on heart beats", private_table, PULSES, "5", ("eps", "n")),
     ("table-8", "Parties with one class each", federated_table, IMAGES, _GPU, ("eps",)),
     ("table-9", "Two parties share a class", federated_table, IMAGES, _GPU, ("eps",)),
     ("table-10", "Images dealt to many parties", federated_table, IMAGES, _GPU, ("parties",)),
     ("figure-13", "Distances of training and test images", _13, IMAGES, "6", ()),
-    ("figure-14", "What fabricated rows change in Tables 6 and 7", figure_14, FOODS, "35", ()),
+    ("figure-14", "What fabricated rows change in Tables 6 and 7", figure_14, FOODS, "6", ()),
     ("figure-15", "Distances of training and test groceries", _15, FOODS, "2", ()),
 )
 ENTRIES = tuple(
