@@ -69,7 +69,10 @@ HERMITE = 8
 FEW_FACTORS = 2  # of what a copula misses in a pair
 WEAK = 4.0  # variances of noise that an entry of the moment must exceed
 SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
-RIDGE = 1.0  # of the label model, by the noise of its counts
+# Variances of weights of the label model: by what stands out in the counts of their column, of
+# labels and of a numeric target; at least; of pairs. MISSED: what drawn rows err by, as 1 / n.
+WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.2, 0.4), 0.003, 0.07, 3e-4
+BY_DEGREE = (1.0, 0.5, 0.3, 0.2, 0.2)  # of weights that are polynomials of the classes
 MIN_POOL, MAX_POOL = 2000, 20_000  # drawn rows to which the label model is fitted
 FITTING_ROUNDS = 40
 
@@ -380,13 +383,7 @@ class TableLaw:
             masses, order = margin[:last], self.orders[i]
             if of_missing:
                 masses, order = np.array([masses.sum(), margin[last:].sum()]), np.arange(2)
-            total = np.concatenate([[0.0], np.cumsum(masses[order] + 1e-12)])
-            total /= total[-1]
-            at = ndtri(np.clip(total, 1e-9, 1 - 1e-9))
-            inside = (total > 1e-9) & (total < 1 - 1e-9)
-            heights = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi) * inside
-            width = np.maximum(np.diff(total), 1e-9)
-            z = np.clip(-np.diff(heights) / width, -MAX_SCORE, MAX_SCORE)
+            z, at, heights = _normal_scores(masses[order])
             polynomials, found = [np.ones_like(at), at], []
             for k in range(1, HERMITE + 1):
                 term = float((z * -np.diff(polynomials[k - 1] * heights)).sum())
@@ -399,7 +396,7 @@ class TableLaw:
                 score[order] = z
             scores.append(score)
             coefficients.append(found)
-            variances.append(float((z * z * np.diff(total)).sum()))
+            variances.append(float(np.average(z * z, weights=masses[order] + 1e-12)))
         return scores, np.array(coefficients), np.array(variances)
 
     @property
@@ -619,56 +616,91 @@ class TableLaw:
     def _label_weights(self) -> Array:
         """Weights of the additive label model: its counts by class on drawn rows are the released.
 
-        A ridge as large as their noise keeps weights of cells that say nothing near zero.
+        Weights are normal beforehand: as large as the counts of their column stand out from the
+        noise, and alike in neighbouring cells. Those of a numeric target are polynomials of its
+        classes.
         """
-        parts, n_pool = self._parts_of(self._pool[0]), self.n_pool
-        n_single, n = sum(self._label_sizes[: len(self.features)]), self.n_rows
-        size = sum(self._label_sizes)
+        parts, n_pool, n = self._parts_of(self._pool[0]), self.n_pool, self.n_rows
+        sizes, shares = self._label_sizes, np.maximum(self.shares, 1e-6)
+        ends = np.cumsum([0, *sizes])
+        n_single, size = int(ends[len(self.features)]), int(ends[-1])
         rows = np.repeat(np.arange(n_pool), parts.shape[1])
         X = scipy.sparse.csr_matrix((np.ones(parts.size), (rows, parts.ravel())), (n_pool, size))
-        here = np.bincount(parts.ravel(), minlength=size) / n_pool
-        single = np.vstack(self.class_counts) / n
-        # Masses of cells are those of the drawn rows; only classes within cells are learned.
-        single = single + np.outer(here[:n_single] - single.sum(axis=1), self.shares)
+        turned, here = X.T.tocsr(), np.bincount(parts.ravel(), minlength=size) / n_pool
+        mass = np.maximum(here, 1 / n)
+        one, scale = np.eye(self.n_classes), np.ones(self.n_classes)
+        if self.target is not None:
+            scores = _normal_scores(shares)[0]
+            powers = np.vander(scores, 1 + min(len(BY_DEGREE), len(scores) - 1), increasing=True)
+            root = np.sqrt(shares)[:, None]
+            one = (np.linalg.qr(root * powers)[0][:, 1:] / root).T
+            scale = np.array(BY_DEGREE[: len(one)])
         split = np.eye(self.n_groups)[self.groups]
-        pair = np.empty((0, self.n_groups))
+        two = np.eye(self.n_groups) if self.target is None else one[:2] * shares @ split
+        two = two if self.target is None else two / (shares @ split)
+        # Masses of cells are those of the drawn rows; only classes within cells are learned.
+        single = np.vstack(self.class_counts) / n
+        away = (single - np.outer(single.sum(axis=1), shares)) @ one.T
+        single = away + np.outer(here[:n_single], shares @ one.T)
+        pair = np.empty((0, len(two)))
         if size > n_single:
             pair = np.vstack([t.reshape(-1, self.n_groups) for t in self.pairs]) / n
-            pair = pair + np.outer(here[n_single:] - pair.sum(axis=1), self.shares @ split)
-        ridge = np.full(size, RIDGE * float(self.released["noise"][3]) / n)
-        ridge[:n_single] = RIDGE * self.noise / n
-        ridge = np.maximum(ridge, 1e-6)[:, None]
-        bound = 0.25 if self.n_classes == 2 else 0.5
-        curvature = (X[:, :n_single].T @ X[:, :n_single]).toarray() * (bound / n_pool)
-        curvature += np.diag(ridge[:n_single, 0])
-        back = np.linalg.inv(np.linalg.cholesky(curvature))
-        scale = 1 / np.sqrt(here[n_single:, None] * bound + ridge[n_single:])
-        base = np.log(np.maximum(self.shares, 1e-6))
-        turned, cut = X.T.tocsr(), n_single * self.n_classes
+            pair = pair + np.outer(here[n_single:] - pair.sum(axis=1), shares @ split)
+            pair = pair @ two.T
+        spread = np.maximum(one**2 @ shares - (one @ shares) ** 2, 1e-6)
+        error = (self.noise / n) ** 2 * (one**2).sum(axis=1)
+        missed = 1 / n + (MISSED if self.target is None else 0.0)
+        ridge = np.zeros((len(one), n_single, n_single))
+        for k, (start, end) in enumerate(zip(ends, ends[1 : len(self.features) + 1])):
+            p, at = mass[start:end], slice(start, end)
+            heard = 1 / (p + 5 * self.noise / n)
+            signal = ((away[at] ** 2 - error) * heard[:, None]).sum(axis=0) / spread**2
+            signal = max(0.0, float(np.average(signal, weights=spread) / (p * p @ heard)))
+            kept = WEIGHT_SIGNAL[self.target is not None] * signal + WEIGHT_FLOOR
+            precision = np.linalg.inv(self._likeness(k, p) * kept)
+            factor = (error / spread)[:, None, None] / np.sqrt(np.outer(p, p)) + missed
+            ridge[:, at, at] = factor * precision / scale[:, None, None] ** 2
+        gram = (X[:, :n_single].T @ X[:, :n_single]).toarray() / n_pool
+        back = np.linalg.inv(np.linalg.cholesky(gram * spread[:, None, None] + ridge))
+        apart = np.maximum(two**2 @ (shares @ split) - (two @ (shares @ split)) ** 2, 1e-6)
+        noise = float(self.released["noise"][3]) / n
+        light = noise**2 * (two**2).sum(axis=1) / apart / mass[n_single:, None] + 1 / n
+        light = light / (PAIR_WEIGHT * scale[: len(two)]) ** 2
+        unit = 1 / np.sqrt(mass[n_single:, None] * apart + light)
+        base, cut = np.log(shares), n_single * len(one)
 
         def weights(v: Array) -> tuple[Array, Array]:
-            return (
-                back.T @ v[:cut].reshape(n_single, -1),
-                v[cut:].reshape(-1, self.n_groups) * scale,
-            )
+            first = np.einsum("bji,bj->ib", back, v[:cut].reshape(len(one), -1))
+            return first, v[cut:].reshape(-1, len(two)) * unit
 
         def loss(v: Array) -> tuple[float, Array]:
-            one, two = weights(v)
-            scores = X @ np.vstack([one, two @ split.T]) + base
+            u, w = weights(v)
+            scores = X @ np.vstack([u @ one, w @ two @ split.T]) + base
             normal = logsumexp(scores, axis=1)
             made = turned @ np.exp(scores - normal[:, None]) / n_pool
-            value = float(normal.mean() - (single * one).sum() - (pair * two).sum())
-            value += (
-                float((ridge[:n_single] * one**2).sum() + (ridge[n_single:] * two**2).sum()) / 2
-            )
-            slope = back @ (made[:n_single] - single + ridge[:n_single] * one)
-            more = (made[n_single:] @ split - pair + ridge[n_single:] * two) * scale
+            held = np.einsum("bij,jb->ib", ridge, u)
+            value = float(normal.mean() - (single * u).sum() - (pair * w).sum())
+            value += float((held * u).sum() + (light * w**2).sum()) / 2
+            slope = np.einsum("bij,jb->bi", back, made[:n_single] @ one.T - single + held)
+            more = (made[n_single:] @ split @ two.T - pair + light * w) * unit
             return value, np.concatenate([slope.ravel(), more.ravel()])
 
-        start = np.zeros(cut + (size - n_single) * self.n_groups)
+        start = np.zeros(cut + (size - n_single) * len(two))
         found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 40})
-        one, two = weights(found.x)
-        return np.vstack([one, two @ split.T, base[None]])
+        u, w = weights(found.x)
+        return np.vstack([u @ one, w @ two @ split.T, base[None]])
+
+    def _likeness(self, k: int, masses: Array) -> Array:
+        """Covariance of the weights of the parts of a feature: numbers nearby have like ones."""
+        about = self.cells.columns[self.features[k]]
+        last, found = len(masses) - about.may_be_missing, np.eye(len(masses))
+        if about.n_categories > 2:
+            return found
+        z = _normal_scores(masses[:last])[0]
+        near = np.exp(-np.square(z[:, None] - z) / 2)
+        found[:last, :last] = 0.9 * np.outer(z, z) + 0.22 * near + 0.05 * np.eye(last)
+        found[:last, :last] /= np.average(np.diag(found)[:last], weights=masses[:last])
+        return found
 
     def draw(self, n_rows: int, generator: np.random.RandomState) -> tuple[Codes, Codes, Array]:
         """Draw the cells of all columns, classes, and the Gaussians behind them."""
@@ -756,6 +788,17 @@ def nearest_masses(shares: Array) -> Array:
     """Return the nearest masses that are nowhere negative and sum to one."""
     threshold, gain = density_threshold(shares, 1.0)
     return np.asarray(gain * np.maximum(shares - threshold, 0.0))
+
+
+def _normal_scores(masses: Array) -> tuple[Array, Array, Array]:
+    """Return the mean normal score of cells in order, and the score and density at their ends."""
+    total = np.concatenate([[0.0], np.cumsum(masses + 1e-12)])
+    total /= total[-1]
+    at = ndtri(np.clip(total, 1e-9, 1 - 1e-9))
+    inside = (total > 1e-9) & (total < 1 - 1e-9)
+    heights = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi) * inside
+    z = -np.diff(heights) / np.maximum(np.diff(total), 1e-9)
+    return np.clip(z, -MAX_SCORE, MAX_SCORE), at, heights
 
 
 def share_out(weights: Array, n_rows: int, generator: np.random.RandomState) -> Codes:
