@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -651,7 +651,7 @@ class TableLaw:
         error = (self.noise / n) ** 2 * (one**2).sum(axis=1)
         missed = 1 / n + (MISSED if self.target is None else 0.0)
         ridge = np.zeros((len(one), n_single, n_single))
-        for k, (start, end) in enumerate(zip(ends, ends[1 : len(self.features) + 1])):
+        for k, (start, end) in enumerate(pairwise(ends[: len(self.features) + 1])):
             p, at = mass[start:end], slice(start, end)
             heard = 1 / (p + 5 * self.noise / n)
             signal = ((away[at] ** 2 - error) * heard[:, None]).sum(axis=0) / spread**2
