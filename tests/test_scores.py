@@ -29,7 +29,7 @@ from sfumato.mechanisms.entropy import seeded
 from sfumato.models.additive import is_first_alone
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.scores import measure
-from sfumato.models.search import row_scores, scorer_for
+from sfumato.models.search import row_scores
 from tests.test_common import INSTANCES
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -127,7 +127,7 @@ def test_one_odd_label_makes_no_other_wrong() -> None:
         spoilt = [*truth[:-1], odd]
         for labels in (np.array(spoilt), spoilt, pd.Series(spoilt)):
             assert release_score(model, X, labels, epsilon=np.inf).value == 39 / 40
-            assert row_scores(scorer_for(model, None), model, X, labels).sum() == 39
+            assert row_scores(model, X, labels).sum() == 39
 
 
 # What is said ---------------------------------------------------------------------------------

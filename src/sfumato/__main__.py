@@ -1,7 +1,7 @@
 """``python -m sfumato`` and ``sfumato``: the command line.
 
 Until a command begins, Ctrl-C ends the process at once: libraries are still being imported, and an
-exception in the middle of that shows tracebacks that nobody can read.
+exception in the middle of that shows unreadable tracebacks.
 """
 
 import os

@@ -71,7 +71,7 @@ class EmpiricalEpsilon:
     method ({"clopper_pearson", "gaussian"}): Whether the bound holds for any mechanism, or for
         Gaussian noise only.
     n_runs: Runs on each of the two data sets.
-    largest: The largest epsilon that so many runs could ever certify by `method`.
+    largest: The largest epsilon that this many runs could ever certify by `method`.
     mu: The bound on mu, for the method "gaussian".
     claimed: The epsilon that was promised.
     hits, hits_other: How often the event was met, and in how many runs, under either data set.

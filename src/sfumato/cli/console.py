@@ -125,7 +125,7 @@ def plain_errors() -> Iterator[None]:
     except SfumatoError as error:
         leave(error, USER_ERROR)
     except OSError as error:
-        if error.errno == errno.EPIPE:  # of a pipe that nobody reads any more
+        if error.errno == errno.EPIPE:  # of a pipe without a reader
             raise
         place = f"'{error.filename}'" if error.filename else "A file"
         leave(f"{place} cannot be used: {error.strerror or type(error).__name__}.", USER_ERROR)

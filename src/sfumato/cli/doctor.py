@@ -23,7 +23,7 @@ FOR_DEVELOPERS = {"test", "test-torch", "coverage", "lint", "docs"}
 
 
 def doctor(as_json: Json = False) -> None:
-    """Tell what is missing: packages of extras, random numbers, the data folder, a place to write.
+    """Show what is missing: packages of extras, random numbers, the data folder, a place to write.
 
     The exit code is 2 if something is wrong. Only some commands need what is listed as absent.
 

@@ -184,7 +184,7 @@ def promise_of(
     purpose: str | None = None,
     by: str | None = None,
 ) -> PrivacyRequest:
-    """Return what is asked of a release; the unit, where nobody says it, is that of the bounds."""
+    """Return what is asked of a release; the unit, where it is not given, is that of the bounds."""
     if unit is None:
         unit = Unit.RECORD if known is None or known.person is None else Unit.PERSON
     if unit == Unit.RECORD and known is not None and known.person is not None:

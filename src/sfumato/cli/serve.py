@@ -124,7 +124,7 @@ def studio(
     delta: Annotated[float, typer.Option(help="Well below 1 / number of rows.")] = 1e-6,
     state: Annotated[
         Path | None,
-        typer.Option(help="Folder of ledger and releases; by default beside the table."),
+        typer.Option(help="Folder of ledger and releases; by default next to the table."),
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,

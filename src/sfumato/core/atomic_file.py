@@ -18,10 +18,10 @@ ASIDE = ".sfumato-{}.part"
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file beside `path` for writing, and rename it to `path` once it is safe on disk.
+    """Open a temporary file next to `path`, and rename it to `path` once it is safe on disk.
 
-    If the body raises, the file beside is removed and `path` is as it was before. A process that
-    is killed leaves the file beside; whoever writes in that folder next removes it.
+    If the body raises, the temporary file is removed and `path` is as it was before. A process that
+    is killed leaves it behind; the next writer in that folder removes it.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():

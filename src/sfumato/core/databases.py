@@ -115,7 +115,7 @@ class Database:
     The place is None or ":memory:", a file, or a URL such as "postgresql://user@host/database".
     `timeout` is for another writer, and for a server that does not answer. With `keep_open`,
     connections are kept for the next transactions, and a SQLite file is in WAL mode: one synced
-    write per commit. The files beside a file in WAL mode belong to it.
+    write per commit. The files next to a file in WAL mode belong to it.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Database:
             return answer
 
     def _open_file(self, mode: str) -> sqlite3.Connection:
-        """Open a file, but no hard link: SQLite looks for a journal beside the name it is given."""
+        """Open a file, but no hard link: SQLite looks for a journal next to that name."""
         assert self.path is not None  # noqa: S101 - a database in memory is always open
         with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
             if self.path.is_file() and self.path.stat().st_nlink > 1:
@@ -282,7 +282,7 @@ class Database:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
-        with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
+        with fork_safe_lock:  # a fork closes all that are kept, and none is handed in meanwhile
             while self._kept:
                 connection = self._kept.pop()
                 heard = select.poll()

@@ -45,7 +45,7 @@ def free_memory() -> float:
         free.append(1024 * int(line.split()[1]))
     with contextlib.suppress(OSError, ValueError):
         most, used = ((GROUP / name).read_text() for name in ("memory.max", "memory.current"))
-        free.append(int(most) - int(used))  # "max" where there is no limit, which is no number
+        free.append(int(most) - int(used))  # "max", not a number, where there is no limit
     for kind, field in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
         limit = resource.getrlimit(kind)[0]
         if limit != resource.RLIM_INFINITY:

@@ -136,7 +136,7 @@ class Federation(RemoteRecords):
         Threads in which parties answer in a simulation, see joblib.
     totals : path-like, optional
         Folder for released totals: a fit of the same `task` that was interrupted goes on there,
-        and no sum is made a second time. Whoever reads it learns what the model may tell.
+        and no sum is made a second time. Its readers learn what the model may tell.
     watch : callable, optional
         Is told of each sum as it is made.
 

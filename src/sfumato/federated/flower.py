@@ -175,7 +175,7 @@ def exchange(grid: Grid, requests: Mapping[int, Request], seconds: float) -> dic
 
 
 def _wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:
-    """Wait until so many nodes are connected; go on with fewer when the time is over."""
+    """Wait until that many nodes are connected; go on with fewer when the time is over."""
     end = time.monotonic() + seconds
     while len(list(grid.get_node_ids())) < n_parties and time.monotonic() < end:
         time.sleep(POLL_SECONDS)

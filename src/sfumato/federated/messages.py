@@ -118,7 +118,7 @@ class ReleaseStore:
 
     The ledger is charged while `make` runs, before its noise is drawn. If the process dies after
     that and before the reply is on disk, the next request makes a new release and pays again: the
-    first one was seen by nobody, so the ledger errs on the safe side.
+    first one was not seen, so the ledger errs on the safe side.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

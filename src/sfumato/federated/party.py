@@ -61,8 +61,8 @@ class Terms:
         With unit "entry": the smallest change that must be protected. None asks for any change
         inside the box.
     colluding : int, default=1
-        Secure sums must bear so many parties that work with the coordinator, at least: the noise
-        of all others is then enough.
+        Secure sums must tolerate at least this many parties that work with the coordinator: the
+        noise of all others is then enough.
     table : TableBounds, optional
         The public facts of a table on which the parties agreed; `bounds` are those of its rows.
     """
@@ -306,7 +306,7 @@ class Party:
         return self._secure_step(asked)
 
     def _data(self, *, table: bool) -> Any:
-        """Return the table, or rows and labels; what is wrong with them is nobody's business."""
+        """Return the table, or rows and labels; errors do not say what is wrong with them."""
         load = self.table if table else self.load
         if load is None:
             raise FederationError(f"{self.name} has rows of numbers, and no table.")
@@ -427,7 +427,7 @@ class Party:
             return self._kept[1]
         is_table = isinstance(reader.bounds, TableBounds)
         whole = self._data(table=is_table)
-        rows, codes = reader(whole if is_table else (*whole, None))  # [Y9] each record by itself
+        rows, codes = reader(whole if is_table else (*whole, None))  # [Y9] each record on its own
         records: Records = ArrayRecords(rows, codes, relation=relation)
         for each in asked["maps"]:
             records = records.mapped(each)
@@ -451,7 +451,7 @@ class Party:
         settings, agreement = asked.settings, asked.settings["agreement"]
         if (agreement.task, agreement.number) != (asked.request.task, asked.number):
             raise FederationError("The agreement is about another sum.")
-        if agreement.colluding < self.terms.colluding:  # [Y7] a promise against so many
+        if agreement.colluding < self.terms.colluding:  # [Y7] a promise against this many
             raise FederationError(
                 f"{self.name} refuses: the sum tolerates {agreement.colluding} colluding parties, "
                 f"{self.terms.colluding} are required."

@@ -17,7 +17,7 @@
     colluding = 1                # how many parties may at least work with the coordinator, and
     [execution]
     n_jobs = 2
-    [keys]                       # the public keys of all parties, got from them and nobody else
+    [keys]                       # the public keys of all parties, received from them directly
     hospital-b = "5f1c..."
 
 Paths are taken from the folder of the file. The unit is the record.

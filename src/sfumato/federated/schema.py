@@ -3,7 +3,7 @@
 A request is JSON and arrays. `REQUESTS` lists the fields of each phase, `PARTS` those of each map,
 statistic, mechanism and reader that can travel: types, sizes, magnitudes, finite numbers alone.
 A field that is missing or not listed, an array that no field names and a class that is not in
-`PARTS` are refused. What fields must have in common stands beside them, and what the maps and the
+`PARTS` are refused. What fields must have in common stands next to them, and what the maps and the
 statistic of a sum must have is `require_safe`.
 """
 
@@ -101,7 +101,7 @@ Kind = Callable[[Any, _Brought], Any]
 
 
 def _between(least: float, most: float, *, whole: bool = False) -> Kind:
-    types = (int,) if whole else (int, float)  # True is no number here
+    types = (int,) if whole else (int, float)  # True is not a number here
 
     def read(value: Any, _: _Brought) -> Any:
         if type(value) not in types or not least <= value <= most:  # NaN is not

@@ -90,7 +90,7 @@ class Agreement:
                 "stay to the end."
             )
         if n_parties * self.largest >= 2 ** (MODULUS_BITS - 1):
-            raise FederationError("The total of so many parties could wrap around the modulus.")
+            raise FederationError("The total of this many parties could wrap around the modulus.")
 
     @property
     def threshold(self) -> int:

@@ -104,7 +104,7 @@ def spread(
         cuts = np.round(ends * len(mine)).astype(int)[:-1]
         parts += [np.sort(part) for part in np.split(mine, cuts)]
     if min(map(len, parts)) == 0:
-        raise InvalidInputError(f"{len(given)} rows are too few for so many parties.")
+        raise InvalidInputError(f"{len(given)} rows are too few for this number of parties.")
     return parts
 
 

@@ -30,7 +30,7 @@ from sfumato.privacy.guarantee import Relation, Unit
 
 EVERY = 32  # lines from one checkpoint to the next
 MAX_LINES = 8 * EVERY  # that are added one by one
-NOTE = "note"  # the key, beside the fields of an event, of what it was charged for
+NOTE = "note"  # the key of what an event was charged for, next to its fields
 MAX_NOTE_LENGTH = 500
 FORMAT = 1  # a ledger of a higher format is refused: its lines may mean something else
 
@@ -129,7 +129,7 @@ class Charge:
 
     @property
     def seal(self) -> str | None:
-        """The hash of the state that is kept beside this line, where it is a checkpoint."""
+        """The hash of the state that is kept with this line, where it is a checkpoint."""
         parts = self.time.split(" ")
         return parts[2] if len(parts) == 3 else None
 
@@ -138,7 +138,7 @@ class Charge:
 class History:
     """The charges up to one line, checked: how many, the last hash, and what they cost.
 
-    The cost is that of the last checkpoint and of what came after it, so that whoever reads the
+    The cost is that of the last checkpoint and of what came after it, so that a reader of the
     ledger, from whatever line on, finds the same figure.
     """
 
@@ -279,7 +279,7 @@ def check_checkpoint(
 def encode_event(event: Event, note: Note | None = None) -> str:
     """Return the text of an event, after checking that it reads back as the same event.
 
-    What cannot be read back would make the ledger unreadable for ever, so it is refused here.
+    What cannot be read back would make the ledger unreadable forever, so it is refused here.
     """
     if not isinstance(event, Event):
         raise InvalidInputError(f"A charge takes events. Got {type(event).__name__} instead.")
@@ -320,7 +320,7 @@ def now() -> str:
 def stamp() -> str:
     """Return the time of a charge with a mark that no other charge has.
 
-    So the hash of its first line tells a charge from every other one, and whoever was not told
+    So the hash of its first line tells a charge from every other one, and a reader who was not told
     whether a charge was made can look for that hash.
     """
     return f"{now()} {uuid.uuid4().hex}"

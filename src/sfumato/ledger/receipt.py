@@ -35,7 +35,7 @@ class Receipt:
     events : sequence of Event
         What was paid for, as charged.
     unit, relation : str, optional
-        The unit and relation they were charged under; None where nobody stated them.
+        The unit and relation they were charged under; None where they were not stated.
     charges : tuple of str
         Marks of the ledger's charges.
 

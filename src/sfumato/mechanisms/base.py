@@ -30,8 +30,8 @@ from sfumato.mechanisms.sampling import Law, bernoulli, require_scale, rounded_n
 from sfumato.privacy.events import Event
 from sfumato.privacy.guarantee import Relation, Status, Unit
 
-MIN_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
-MAX_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
+MIN_CELLS = 2.0**27  # a noise scale spans at least this many cells ...
+MAX_CELLS = 2.0**40  # ... and at most this many, or draws get slow
 MAX_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
 SMALL = 2**16  # numbers of a release for which memory is not asked
 ROUNDED_UP = 1 + 2.0**-50  # more than the arithmetic of a scale takes away

@@ -39,7 +39,7 @@ SLACK = 2.0**-10
 # More than r² = 64 cells² of variance against t² >= 2**52, and the arithmetic of a scale.
 LARGER = 1 + 2.0**-44
 MAX_SHARES = 2**14  # so that a share still has 2**19 cells, far above what the proof needs
-DEVIATIONS = 40.0  # no noise is larger than so many, but for a probability below 1e-340
+DEVIATIONS = 40.0  # no noise is larger than this many, except with a probability below 1e-340
 
 
 @dataclass(frozen=True)
@@ -275,10 +275,10 @@ class GaussianShareMechanism(Mechanism):
     Privacy
     -------
     Unit and relation : those of the sensitivity of `whole`, in a sum over all parties.
-    Released : nothing by itself; whoever sees one share sees it with ``1/m`` of the variance.
+    Released : nothing on its own; a reader of one share sees it with ``1/m`` of the variance.
     Sensitivity : that of `whole`, enlarged for the grid: one change moves one party's numbers.
     Guarantee : the total of m shares, or more, is mu-GDP as `whole` is.
-    Assumptions and numerics : nobody sees shares by themselves (secure sums); draws are exact.
+    Assumptions and numerics : single shares stay hidden (secure sums); draws are exact.
     """
 
     whole: GaussianMechanism

@@ -60,7 +60,7 @@ Array = NDArray[np.float64]
 Real = Any  # an mpmath number
 _exact = mpmath.MPContext()
 _exact_lock = threading.Lock()  # the context's precision is shared by all threads
-# A child forked while another thread decides a draw would wait for that thread for ever.
+# A child forked while another thread decides a draw would wait for that thread forever.
 os.register_at_fork(
     before=_exact_lock.acquire,
     after_in_parent=_exact_lock.release,
@@ -97,7 +97,7 @@ def require_scale(scale: float) -> None:
     """Refuse a scale, in grid cells, at which noise cannot be drawn exactly."""
     if not 0 < scale <= MAX_SCALE:
         raise InvalidInputError(
-            "So many coordinates at so small an epsilon cannot be drawn exactly; release fewer."
+            "Too many coordinates for this epsilon to be drawn exactly; release fewer."
         )
 
 

@@ -25,7 +25,7 @@ class RunLaw:
     event: SelectionEvent
 
     def number(self) -> int:
-        """Draw the number of runs K, which nobody may learn."""
+        """Draw the number of runs K, which stays secret."""
         # [V6] one uniform number and the distribution function of K; what is cut falls to the last
         return 1 + bisect_right(self._steps, int(random_words(1)[0]))
 

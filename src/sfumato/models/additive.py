@@ -738,7 +738,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
 
     Curves are those of `PrivateAdditiveClassifier`. They are learned by Huber's loss around the
     released median of the target, in units of its released spread; a last small release of
-    predictions beside targets brings back the mean of a skewed target.
+    predictions and targets brings back the mean of a skewed target.
 
     Parameters
     ----------

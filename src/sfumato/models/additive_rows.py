@@ -2,7 +2,7 @@
 
 `PublicColumns` puts cells into their ranges, `HatRows` makes weights on knots of them, `PairRows`
 adds products of columns. `AdditiveScores` are weights of such rows; the maps at the end show scores
-beside labels or targets, for the last release of a fit.
+together with labels or targets, for the last release of a fit.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class HatRows:
 class HatSums(Statistic):
     """``sum e_y ⊗ z``: the sum of the hats of each class.
 
-    A target beside the hats, where there is one, makes two classes: below and above 0; a record
+    A target after the hats, where there is one, makes two classes: below and above 0; a record
     without one adds nothing. Adding or removing a record moves the sum by ``|z| <= 1``. Replacing
     one moves two classes by 1 each, or one by ``|z - v| <= √2``: hats are not negative.
 

@@ -79,7 +79,7 @@ class Budget:
     """(epsilon, delta) of one fit.
 
     Where some release is Gaussian, shares are of mu²: the other releases take theirs first, by
-    equal concentration (rho = mu²/2), and the Gaussian ones share the mu that is left beside them.
+    equal concentration (rho = mu²/2), and the Gaussian ones share the mu that is left.
     Where none is, shares are of epsilon, which adds up, and delta is not used.
 
     facts: What the guarantee lists as public.
@@ -132,7 +132,7 @@ class Budget:
     def quantiles(self, counts: PlaceCounts, n_levels: int, share: float | None = None) -> Release:
         """Declare cuts of each column of `counts` into ``2**n_levels`` parts of equal counts.
 
-        Where nobody has exact counts, as among parties, noisy ones are released and cut.
+        Where exact counts exist nowhere, as among parties, noisy ones are released and cut.
         """
         if not self.records.has_exact_sums:  # [N5]
             tree = Law(GAUSSIAN.mechanism)
@@ -194,7 +194,7 @@ class Budget:
                     "The shares of the releases add up to more than the budget."
                 )
             if kind and sums and others and math.isfinite(self.epsilon):
-                whole = gaussian_mu_beside(  # [B3] mu that is left beside them
+                whole = gaussian_mu_beside(  # [B3] mu that is left
                     tuple(r.event for r, _ in others),
                     epsilon=self.epsilon,
                     delta=self.delta,

@@ -263,7 +263,7 @@ class PrivateMeanCurve(PrivateEstimator):
 class SmoothedCurves:
     """Values of curves to coordinates of their smoothings, clipped to the norm τ and divided by it.
 
-    Each curve by itself: products are exact, so that it has the same coordinates among any others.
+    Each curve on its own: products are exact, so that it has the same coordinates among any others.
 
     features: Functions spanned by the kernel at the public points.
     middle, half (n_points,): Middle and half of the public range of the values.

@@ -44,11 +44,11 @@ MAX_FEATURES = 2**24  # of an image
 
 @dataclass(eq=False, repr=False)
 class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Base of the image features; not meant to be used by itself.
+    """Base of the image features; not meant to be used directly.
 
     A subclass writes `_features`, which maps a stack of images ``(n, height, width, channels)`` to
     features, image by image. Nothing is learned from data, so nothing is to be paid for. An image
-    with a missing or infinite number, or with a cell that is no number, is taken for a blank one;
+    with a missing or infinite number, or with a cell that is not a number, counts as blank;
     numbers beyond 2**40 are taken for 2**40.
 
     In a docstring, ``$image`` and ``$learned`` stand for what all of them share:

@@ -28,9 +28,9 @@ from sfumato.tables.cells import checked_rows
 
 IMAGE_FEATURES = ("best", "scattering", "hog")
 # Chosen on held-out training rows of CIFAR-10: how many numbers of a random projection of each kind
-# are kept, and the weights of the kinds beside each other.
+# are kept, and the weights of the kinds.
 SCATTERED, PATCHED, BY_THE_NET = (2000, 1.0), (2500, 1.5), (3000, 2.0)
-# Beside what the classifier asks of it.
+# In addition to what the classifier asks for.
 FOREIGN_IMAGES = "the array library chooses how to compute by the shape of an array alone"
 
 
@@ -63,8 +63,8 @@ class PrivateImageClassifier(PrivateClassifier):
     image_features : {"best", "scattering", "hog"} or ImageFeatures, default="best"
         Which features. "best" are those of the published figures on colour images:
         2,000 numbers of `ScatteringFeatures` of an image and its mirror image, 2,500 of
-        `RandomPatchFeatures` with weight 1.5 and 3,000 of `RandomProcessFeatures` with weight 2
-        beside each other. Without a GPU they take a sixth of a second per image, and the fit
+        `RandomPatchFeatures` with weight 1.5 and 3,000 of `RandomProcessFeatures` with weight 2,
+        concatenated. Without a GPU they take a sixth of a second per image, and the fit
         minutes; "hog" is the fastest.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels); without it, the squarest grey image. Not
@@ -78,7 +78,7 @@ class PrivateImageClassifier(PrivateClassifier):
     classes_ : ndarray of shape (n_classes,)
         The public label set, sorted.
     features_ : list of ImageFeatures
-        The public features, beside each other.
+        The public features, which are concatenated.
     kind_weights_ : ndarray of shape (n_kinds,)
         By what each kind is multiplied; their squares add up to 1.
     classifier_ : PrivateLinearClassifier

@@ -37,7 +37,7 @@ ROUGH_STEPS = 1e-4, 1e-2
 # Below this share of τ a difference quotient is mostly rounding.
 SHORT_RUN = {"float32": 1e-4, "float64": 1e-8}
 MAX_STEPS = 60
-ROUNDING_OF_KERNEL = 16 * float(np.finfo(np.float64).eps)  # per row: less is lost beside a kernel
+ROUNDING_OF_KERNEL = 16 * float(np.finfo(np.float64).eps)  # per row: less is lost next to a kernel
 # A solution for a model in single precision is corrected until a correction has this relative size,
 # of whose square the next one would be; factors that need more of them are no help, and the system
 # is factored in double precision.

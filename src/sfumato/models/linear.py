@@ -67,7 +67,7 @@ FOREIGN = "the array library computes exp and sqrt of a number alike at every pl
 FLOOR = 0.2
 MIN_FLOOR = 1e-6  # of the largest eigenvalue, where there is no noise
 # Chosen on held-out training rows of Adult, bank marketing and diamonds at three budgets.
-CONSTANT = 0.25  # weight of the constant beside rows of length 1
+CONSTANT = 0.25  # weight of the constant appended to rows of length 1
 RADIUS = 1.0  # of the root mean square length of whitened rows: longer ones are scaled back
 MIN_RADIUS = 2.0**-20
 HIDDEN = 16.0  # times what noise could hide on an axis: more is an error of the known sum
@@ -334,7 +334,7 @@ class WithTarget:
         return self.into_ball.width + 2
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Map rows with a target from -1 to 1 beside them; each by itself."""
+        """Map rows with a target from -1 to 1 after them, each on its own."""
         target = np.clip(rows[:, -1:], -1.0, 1.0)
         together = np.hstack([self.into_ball(rows[:, :-1]), np.ones_like(target), target])
         together[np.isnan(target[:, 0])] = 0.0

@@ -2,7 +2,7 @@
 
 A scaler, imputer or encoder that is fitted to raw rows before a private estimator makes the printed
 promise false: its means, medians or categories are released with no noise. Steps that treat each
-row by itself, with public parameters alone, cost nothing.
+row on its own, with public parameters alone, cost nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sfumato.models.base import PrivateEstimator
 from sfumato.models.image_features import ImageFeatures
 from sfumato.tables.encoder import TableEncoder
 
-# Steps of scikit-learn that learn nothing from rows: they treat each row by itself, or draw random
+# Steps of scikit-learn that learn nothing from rows: they treat each row on its own, or draw random
 # features by the number of columns alone.
 ROW_WISE = (
     *("Normalizer", "Binarizer", "PolynomialFeatures", "RBFSampler", "PolynomialCountSketch"),

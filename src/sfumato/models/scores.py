@@ -325,7 +325,7 @@ def _range(given: Any, bounds: Any) -> tuple[float, float]:
 
 
 def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which predictions are the labels beside them, compared as by a fit; none raises."""
+    """Return which predictions equal their labels, compared as by a fit; none raises."""
     if not len(predicted):
         return np.zeros(0, dtype=bool)
     labels, places = np.unique(predicted, return_inverse=True)

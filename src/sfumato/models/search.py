@@ -61,7 +61,7 @@ LAWS = {
     "logarithmic": ("negative_binomial", 0.0),
     "geometric": ("negative_binomial", 1.0),
 }
-HIDDEN = "nobody learns how long the search took: its duration tells the number of runs"
+HIDDEN = "the duration of the search stays secret: it reveals the number of runs"
 FIXED = ("epsilon", "delta", "unit", "relation", "ledger")  # the promise is not up for a search
 STEPS = 8  # of the bisection where runs are not Gaussian
 SCORE_BITS = 20

@@ -4,9 +4,10 @@
 
 ``|w - argmin P| <= |grad P(w)| / 2λ`` and ``P(w) - min P <= |grad P(w)|² / 4λ``,
 
-the gap. A solver that gave up would tell something of the rows that nobody paid for. Here none can:
-a quick method comes first, and where it does not arrive, accelerated gradient steps do, after at
-most ``2 + √κ log(18 κ² gap / tolerance)`` of them, κ the smoothness of P over its strong convexity.
+the gap. A solver that gave up would reveal something of the rows for which nothing was paid. Here
+none can: a quick method comes first, and where it does not arrive, accelerated gradient steps do,
+after at most ``2 + √κ log(18 κ² gap / tolerance)`` of them, κ the smoothness of P over its strong
+convexity.
 """
 
 from __future__ import annotations

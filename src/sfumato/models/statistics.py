@@ -41,7 +41,7 @@ MAX_CELLS, MAX_PLACES = 2**17, 2**21  # of a quantile's grid, and of those of al
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
-AWAY = 1.5  # ... whose candidates are so many times as far from the quantile, one after the other
+AWAY = 1.5  # ... whose candidates are this many times as far from the quantile, one after the other
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
 MEAN_SHARE = 0.15  # of epsilon, for the mean around which squares are taken
 NOT_THERE = 5.0  # scales of noise: so few missing cells are none where none are declared
@@ -64,7 +64,7 @@ class ReleasedStatistic:
     guarantee : Guarantee
         What is promised.
     confidence : float
-        Of each error bar by itself.
+        Of each error bar on its own.
     counts : str
         What is counted: records, or what of persons.
     """
@@ -96,7 +96,7 @@ class ReleasedStatistic:
         Parameters
         ----------
         path : path-like
-            The file; of a text, the guarantee stands in a note beside it.
+            The file; of a text, the guarantee is in a note next to it.
         """
         about = {"statistic": self.statistic, "confidence": self.confidence, "counts": self.counts}
         record = {"class": type(self).__name__, "guarantee": self.guarantee.to_dict(), **about}
@@ -344,7 +344,7 @@ class Question:
         return np.where(is_whole, n_rows, np.minimum(known, n_rows))
 
     def released(self, statistic: str, columns: Mapping[str, Any]) -> ReleasedStatistic:
-        """Return figures beside the groups, in the order of which they are given."""
+        """Return figures with the groups, in the order of which they are given."""
         n_groups = math.prod(len(axis.labels) for axis in self.axes)
         size = np.size(next(iter(columns.values()))) // n_groups
         keys = itertools.product(*(axis.labels for axis in self.axes), range(size))

@@ -81,7 +81,7 @@ WARNING = (
     "contains projections of single rows. Give it only to people who may see the target."
 )
 N_FOLDS = 2
-MAX_WEIGHT = 0.25  # of a source beside the target
+MAX_WEIGHT = 0.25  # of a source, next to the target's 1
 
 
 def _bounds(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -353,8 +353,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         codes = target_codes(self.classes_, known, every_class=every_class)
         if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
             raise InvalidInputError(
-                "The target is one row without a label; with 'cross_fit' no row is labelled by "
-                "itself. Give at least two rows."
+                "The target is one row without a label; with 'cross_fit' a row is labelled by "
+                "other rows. Give at least two."
             )
         return sound_rows(rows), codes
 

@@ -1,4 +1,4 @@
-"""What a reproduction is: printed figures beside ours, and a verdict that follows from them."""
+"""What a reproduction is: printed figures next to ours, and a verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Outcome:
     Parameters
     ----------
     comparisons : tuple of Comparison
-        Printed figures beside ours.
+        Printed figures next to ours.
     claims : mapping of str to bool
         What the table or figure is there to show, each as a sentence and whether our numbers show
         it; these are judged for entries without printed numbers, and are shown in a quick run.
@@ -205,7 +205,7 @@ class Entry:
     run : callable
         Takes a `Setting`, returns an `Outcome`.
     broken : str or None
-        Why the guarantee printed beside the figures does not hold; None where nothing is promised
+        Why the guarantee printed with the figures does not hold; None where nothing is promised
         or the promise holds.
     data : str
         The data set of a full run, and the stand-in of a quick one.

@@ -43,7 +43,7 @@ ENTRY_PRIVACY = """Unit and relation : one entry, replaced by one at most d away
 
 
 class EntryScale:
-    """Scale entries to [0, 1] by a public box, each by itself, and back before they get noise.
+    """Scale entries to [0, 1] by a public box, each on its own, and back before they get noise.
 
     A column at least as wide as the protected change is released in units of the data, so that one
     entry moves by at most that change; a narrower one is stretched to that width.

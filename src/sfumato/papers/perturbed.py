@@ -22,8 +22,8 @@ from sfumato.sums.statistics import SecondMoment
 if TYPE_CHECKING:
     from sfumato.papers.large_margin.ellipsoids import MarginLimits
 
-# Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
-# is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
+# Where the number of rows is secret, minimisers are offered for this many: the bound on rounding
+# that is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
 MAX_MINIMISED = 2**22
 MIN_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
 

@@ -136,7 +136,7 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
         )
     begun, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
-        # The verdict and `broken` say it, beside the figures.
+        # The verdict and `broken` say it, next to the figures.
         warnings.simplefilter("ignore", RefutedGuaranteeWarning)
         warnings.simplefilter("ignore", UnprotectedScoreWarning)  # the rows are public
         outcome = entry.run(setting)

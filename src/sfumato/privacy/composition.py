@@ -51,7 +51,7 @@ from sfumato.privacy.renyi import concentrated_epsilon, concentration, selection
 
 ROUNDING = 2.0**-51  # more than one operation on doubles changes
 MAX_MULTIPLIER = 2.0**40
-CLOSE = 1.2  # times the concentration of releases: about what they cost beside Gaussian ones
+CLOSE = 1.2  # times the concentration of releases: about what they cost together with Gaussian ones
 
 EVENTS_WITH_EPSILON = (
     ApproximateEvent,
@@ -289,7 +289,7 @@ def record_level_guarantee(
     n_entries : int
         Numbers p of a record.
     delta : float, default=1e-5
-        The delta at which epsilon is stated, beside the probability of an atom.
+        The delta at which epsilon is stated, in addition to the probability of an atom.
 
     Returns
     -------
@@ -368,8 +368,8 @@ def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = No
     Returns
     -------
     Guarantee
-        Of unit "person", under the condition that nobody has more rows. Where neighbours are data
-        sets with one record replaced, the rows of a person are replaced by as many others.
+        Of unit "person", under the condition that no person has more rows. Where neighbours are
+        data sets with one record replaced, the rows of a person are replaced by as many others.
 
     Examples
     --------
@@ -509,7 +509,7 @@ def gaussian_mu_beside(
     relation: Relation,
     tolerance: float = 2e-4,
 ) -> float:
-    """Find the mu of all Gaussian releases that keep the budget beside `events`."""
+    """Find the mu of all Gaussian releases that keep the budget together with `events`."""
     whole = mu_from_budget(epsilon, delta)
     if not events:
         return whole

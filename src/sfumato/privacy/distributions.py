@@ -142,7 +142,7 @@ def _distribution(event: Event, interval: float) -> Any:
             scale = 1 / event.epsilon
             return pld.from_laplace_mechanism(scale, value_discretization_interval=interval)
         case EntryEvent():
-            # The atom publishes the entry exactly: an infinite loss of mass delta beside the noise.
+            # The atom publishes the entry exactly: an infinite loss of mass delta.
             noise = _distribution(LaplaceEvent(event.epsilon), interval)
             return noise.compose(_parameters(0.0, event.delta, interval))
         case BoundedRangeEvent() if event.epsilon <= MAX_EXPONENT:

@@ -163,7 +163,7 @@ def losses_of(event: Event, interval: float) -> Losses:
             masses = np.maximum(np.diff(cdf), 0.0) * (1 + ROUNDING)  # rounded up to the next loss
             return Losses(interval, first + 1, masses, float(top) + TAIL)
         case SelectionEvent() | SubsampledGaussianEvent():
-            # Both directions by one measure, which is looser than composing each by itself.
+            # Both directions by one measure, which is looser than composing each on its own.
             places, masses, infinite = profile_masses(*profile_of(event, interval))
             return _on_grid(places, masses * (1 + ROUNDING), interval, infinite)
         case _:

@@ -138,7 +138,7 @@ def code_fingerprint() -> str:
 
 
 def new_key(path: str | os.PathLike[str]) -> str:
-    """Make a key for signatures: the secret in one file, the public part beside it."""
+    """Make a key for signatures: the secret in one file, the public part next to it."""
     ed25519, serialization = _library()
     secret = ed25519.Ed25519PrivateKey.generate()
     raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw

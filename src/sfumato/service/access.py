@@ -90,7 +90,7 @@ def signed_in(request: Request, settings: Settings, store: Store) -> Person:
             name = request.headers[header]
             member = settings.config.people.get(name)
             if member is None:
-                raise UnknownPersonError("Nobody of this name is declared.")
+                raise UnknownPersonError("No person of this name is declared.")
             who = Person(name, member.role, "write", "header")
         else:
             named = request.session.get("token")
@@ -110,7 +110,7 @@ def admit(request: Request, key: str | None = None) -> None:
 
 
 class Limiter:
-    """At most so many requests per second on average for each key, with a burst of ten seconds."""
+    """At most this many requests per second on average for each key; bursts of ten seconds."""
 
     def __init__(self, per_second: float) -> None:
         self._rate = per_second

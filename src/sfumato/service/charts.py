@@ -1,4 +1,4 @@
-"""Charts of what was released: their numbers, written beside a release, and Vega-Lite of them.
+"""Charts of what was released: their numbers, written next to a release, and Vega-Lite of them.
 
 A chart is ``{"title", "form", "x", "y", "rows"}``; each row has x, y, and where there is one a
 band from `low` to `high`, a `series` (a class) or a share `z`. Nothing here reads a raw row.

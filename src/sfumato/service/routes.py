@@ -101,7 +101,7 @@ class Opening(_Body):
     file: dict[str, Any] | None = Field(default=None, description="How the file is written.")
     person_rows: int | None = Field(default=None, ge=1, le=10**6, description="Of one person.")
     per_person: Literal["average", "sum"] | None = Field(default=None, description="How added up.")
-    one_row_per_person: bool = Field(default=False, description="Nobody has a second row.")
+    one_row_per_person: bool = Field(default=False, description="No person has a second row.")
     epsilon: Epsilon | None = Field(default=None, description="Of a studio: the total.")
     protected: Line | None = Field(default=None, description="Of a studio: who is protected.")
 
@@ -470,7 +470,7 @@ def decide(call: Call, identity: str, body: DecisionBody) -> Record:
     words: Any = {"reason": body.reason, "decided_by": call.who.name}
     found = call.office.store.job(identity)
     if found["person"] == call.who.name and call.who.role != "owner":
-        raise ForbiddenError("Nobody decides on a request of their own.")
+        raise ForbiddenError("A request is decided by somebody other than its author.")
     return call.office.store.move_job(call.who.name, identity, state, **words)
 
 

@@ -1,6 +1,6 @@
 """Tokens, data sets, jobs, releases and the audit log, in one database.
 
-Rows are JSON documents with the few fields beside them that are searched by. Every change is a
+Rows are JSON documents, with the few fields that are searched by as columns. Every change is a
 transaction of `sfumato.core.databases`, and writes its line of the audit log in the same one.
 """
 
@@ -408,7 +408,7 @@ class Store:
         return self._database.write(delete)
 
     def forget_plan(self, identity: str) -> None:
-        """Delete a preview, which is nobody's request."""
+        """Delete a preview, which is not a request."""
         asked = "DELETE FROM service_jobs WHERE id = ?"
         self._database.write(lambda store: store.run(asked, (identity,)))
 
@@ -479,7 +479,7 @@ def _require_step(steps: Mapping[Any, set[Any]], what: str, before: str, after: 
 
 
 def _locked_job(store: Transaction, identity: str) -> dict[str, Any]:
-    """Return a job that nobody else changes until the transaction ends."""
+    """Return a job that no other process changes until the transaction ends."""
     lock = " FOR UPDATE" if store.is_server else ""
     rows = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
     if not rows:

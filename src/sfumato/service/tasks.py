@@ -99,7 +99,7 @@ def _check_value(name: str, value: Any, depth: int) -> None:
             _check_value(name, part, depth + 1)
         return
     is_text = isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
-    # Whole numbers are counts: of steps, features, rows. Each of them is work that nobody pays.
+    # Whole numbers are counts: of steps, features, rows. Each of them is unpaid work.
     is_count = isinstance(value, int) and abs(value) <= MAX_COUNT
     is_number = isinstance(value, float) and math.isfinite(value) and abs(value) <= 1e12
     if not (value is None or is_text or is_count or is_number):

@@ -40,7 +40,7 @@ from sfumato.tables.schema import TableBounds
 log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
-CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
+CHORES_AT_ONCE = 2  # next to the jobs, so that a preview does not wait for one
 REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
 TOO_SLOW = (
@@ -297,7 +297,7 @@ class Workers:
             ended, _ = os.waitpid(child, os.WNOHANG)
             try:
                 current = self.store.job(job["id"])
-            except NotFoundError:  # a preview that nobody waits for
+            except NotFoundError:  # a preview that is no longer awaited
                 current = {**job, "state": JobState.RELEASED}
             if not ended:
                 is_late = time.monotonic() - start > config.service.seconds
@@ -329,7 +329,7 @@ class Workers:
         aside.replace(self.settings.witness)
 
     def _sweep(self) -> None:
-        """Delete what is older than it is kept, and previews that nobody waited for."""
+        """Delete what is older than it is kept, and previews that were not awaited."""
         self._swept = time.monotonic()
         days = self.settings.config.service.keep_days
         if days is not None:

@@ -292,7 +292,7 @@ class GradientSum(_GradientStatistic):
         return slope_table(*settings).take(index)[:, None]
 
     def _computed(self, scores: Array, codes: NDArray[np.intp]) -> Array:
-        """Compute slopes, each row by itself.
+        """Compute slopes, each row on its own.
 
         Rounding lengthens them by half a step per score at most, and they are clipped to as much
         less; where that would leave little of them, they are cut towards zero instead.
@@ -362,7 +362,7 @@ class ResidualSum(_GradientStatistic):
 
 
 def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, size: int) -> Array:
-    """Scale the slopes of each person by her own factor, and cut them to the grid again."""
+    """Scale the slopes of each person by their own factor, and cut them to the grid again."""
     factors = joined.shrinkage(products, rows, slopes, size)
     return truncate_to_grid(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
 
@@ -376,7 +376,7 @@ def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:
 def on_weight_grid(weights: Weights) -> Weights:
     """Bring weights to the grid and the ball on which scores are exact; they are public.
 
-    Weights that ran away to infinity stop at 1e100, those that are no number at zero.
+    Weights that ran away to infinity stop at 1e100, NaN becomes zero.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(weights, axis=1, keepdims=True)

@@ -31,12 +31,12 @@ from sfumato.exceptions import InvalidInputError
 ROW_BITS = 18  # rows that enter a sum are multiples of 2**-ROW_BITS
 FINE_BITS = 26  # rows on their way there: a product of two such numbers below 1 fits a double
 QUANTUM = 2.0 ** (-2 * ROW_BITS)  # every term of a sum is a multiple of it
-BLOCK_ROWS = 2**16  # so many terms fit a double: 16 + 1 + 36 bits
+BLOCK_ROWS = 2**16  # that many terms fit a double: 16 + 1 + 36 bits
 MAX_ROWS_SECRET_N = (
     2**26
 )  # where their number is secret: noise pays for the rounding of so large sums
 MAX_ROWS = 2**40  # where it is public
-WINDOW_ROWS = 2**25  # so many fit 64 bits with their sign and a rest below 2**CARRY_BITS
+WINDOW_ROWS = 2**25  # that many fit 64 bits with their sign and a rest below 2**CARRY_BITS
 CARRY_BITS = 32
 CACHED = 2**15  # numbers of a sum that are added together, so that they stay in the cache
 
@@ -109,7 +109,7 @@ def double_rounding(size: int, largest: float) -> float:
 
 
 class SecretSum:
-    """An exact sum that nobody may see: it adds up, and only a release turns it into numbers.
+    """An exact sum that stays secret: it adds up, and only a release turns it into numbers.
 
     shape: Of the statistic.
 
@@ -324,7 +324,7 @@ class ScoreWeights:
 
     With weights of length ``2**e`` at most it is ``2**(e + SINGLE_BITS - 24)``.
 
-    weights (n_scores, width): Weights; what is no number counts as 0, beyond 2**100 as that.
+    weights (n_scores, width): Weights; NaN counts as 0, beyond 2**100 as that.
     rounded (n_scores, width): The weights on the grid.
     """
 

@@ -149,7 +149,7 @@ class IntoUnitCube:
         return Bounds(lower=0.0, upper=1.0) if is_box else Bounds(norm=self.bounds.norm)
 
     def scaled(self, rows: Array) -> Array:
-        """Clip rows and scale them, each by itself."""
+        """Clip rows and scale them, each on its own."""
         box = self.bounds.box(self.width) if self.bounds.norm is None else None
         inside = self.bounds.clip(rows)
         return inside if box is None else np.asarray((inside - box[0]) / (box[1] - box[0]))
@@ -281,7 +281,7 @@ class LinearRows:
 
 @dataclass(frozen=True, eq=False)
 class BesideTarget:
-    """A map of all numbers of a row but a target, which may stand beside them.
+    """A map of all numbers of a row but a target, which may follow them.
 
     row_map: Of the first numbers.
     has_target: Whether one number more stands in a row.

@@ -231,8 +231,8 @@ class SecretMessage(bytes):
     """Bytes that hold the exact sum over one part: as secret as rows, never shown or stored.
 
     Which pass and which part it belongs to, its shape, and whole numbers of 64 bits, two for each
-    number of a sum over more records than fit one of them. Whoever opens it checks it against the
-    public statistic first.
+    number of a sum over more records than fit one of them. The process that opens it checks it
+    against the public statistic first.
     """
 
     def __repr__(self) -> str:
@@ -315,7 +315,7 @@ class PartitionedRecords(Records):
         Where they lie; where persons are the unit, all rows of a person in one part.
     read : callable
         The public map of a batch to rows, codes and, where persons are the unit, their IDs. It
-        treats each record by itself and can be pickled.
+        treats each record on its own and can be pickled.
     width : int
         Numbers of a row.
     relation : {"replace_one", "add_or_remove_one"}

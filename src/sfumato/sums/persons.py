@@ -1,4 +1,4 @@
-"""Persons: the rows of one ID together, at most so many of them, as one term of a sum.
+"""Persons: the rows of one ID together, up to a public number of them, as one term of a sum.
 
 A person's term is the sum of the terms of their rows, or the average. Which rows are kept where a
 person has more than the public number depends on that person's rows alone: those with the smallest
@@ -30,13 +30,13 @@ from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of, on_arrow
 from sfumato.tables.columns import plain, read_as
 
 AVERAGE_BITS = 24  # averages below 2 are added up to multiples of 2**-24 ...
-MAX_PERSONS = 2**28  # ... and so many of them are a double
-HASHED_ROWS = 2**14  # so many rows are hashed at a time, in the cache
+MAX_PERSONS = 2**28  # ... and that many are exact in a double
+HASHED_ROWS = 2**14  # rows hashed at a time, in the cache
 KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
 MAX_DIGITS = 400  # of a decimal that is written out
 LONG = 2.0**53  # from here on several whole numbers are one in floating point
-WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
-NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
+WHOLE = 0x776F6C6547  # follows a whole number where others have a digest
+NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell among texts
 
 Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -259,7 +259,7 @@ class GroupedPersons:
 
     unit: What is public.
     n_persons: Persons with an ID.
-    runs: Rows of a person and how many persons have so many, in the order of `places`.
+    runs: Rows of a person and how many persons have that many, in the order of `places`.
     places: Places of the kept rows; None where they lie in this order.
     """
 
@@ -333,7 +333,7 @@ def choose(
 
 
 def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
-    """Return a keyed hash of what each row holds, and of its class; each row by itself."""
+    """Return a keyed hash of what each row holds, and of its class; each row on its own."""
     total = _mixed(codes.astype(np.uint64) + np.uint64(KEY))
     with np.errstate(over="ignore"):
         for j in range(rows.shape[1]):
@@ -350,7 +350,7 @@ def person_codes(groups: Any) -> Codes:
     IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
     column. None, NaN, empty text and what cannot be hashed is no ID, nor is a number in floating
     point from 2**53 on: there, several whole numbers are one. No cell raises. Whole numbers stay
-    whole beside a missing one.
+    whole next to a missing one.
     """
     cells = id_cells(groups)
     is_whole = cells.dtype.kind in "iu" and len(cells) > 0
@@ -407,7 +407,7 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
 
 
 def id_cells(groups: Any) -> NDArray[Any]:
-    """Return a column of IDs as an array, whole numbers beside a missing one as objects.
+    """Return a column of IDs as an array, whole numbers next to a missing one as objects.
 
     Without NumPy's way with a missing cell, which makes doubles of whole numbers; numbers, texts
     and times that Python can hold, and of other types none is an ID.
@@ -483,7 +483,7 @@ def _identity(cell: Any) -> int | float | str | None:
         if isinstance(cell, bytes):
             cell = cell.decode()
         if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:
-            cell = cell.real  # as libraries write all numbers beside one that is complex
+            cell = cell.real  # as libraries write all numbers of a column with a complex one
         if isinstance(cell, str):
             text = cell.strip()
             return None if text.lower() in NOT_GIVEN else _as_number(text)

@@ -304,7 +304,7 @@ class Records(ABC):
         rows = _readable(rows, statistic)
         if statistic.in_ball > self._in_ball:
             inside = are_inside(rows, statistic.in_ball)
-            if not namespace_of(inside).all(inside):  # [J1] each row by itself
+            if not namespace_of(inside).all(inside):  # [J1] each row on its own
                 if size is None:
                     rows, codes = rows[inside], codes[to_numpy(inside)]
                 else:  # they stay side by side: joint terms of a row of zeros are zero
@@ -312,7 +312,7 @@ class Records(ABC):
         one = size or 1
 
         def add_up(rows: Any, codes: Codes) -> Array:
-            """Add up rows; where that is no number, their halves, and nothing for `one`."""
+            """Add up rows; where the sum is not finite, their halves, and nothing for `one`."""
             try:
                 if size is None:
                     total = statistic.add_up(rows, codes)
@@ -323,7 +323,7 @@ class Records(ABC):
                 unknown = (codes < 0) | (codes >= n_classes)
                 if not n_classes or not np.any(unknown):  # for no fault of a record
                     raise
-                if size is None:  # [J3] a class that nobody has declared
+                if size is None:  # [J3] a class that was not declared
                     return add_up(rows[~unknown], codes[~unknown])
                 blank = np.where(unknown[:, None], 0.0, _readable(rows, SecondMoment(self.width)))
                 return add_up(blank, np.where(unknown, 0, codes))
@@ -333,7 +333,7 @@ class Records(ABC):
             xp = np if isinstance(total, np.ndarray) else namespace_of(total)
             if math.isfinite(xp.sum(total)):  # as always; one pass over the sum
                 return total
-            if n_rows <= one:  # [J2] each term by itself
+            if n_rows <= one:  # [J2] each term on its own
                 return xp.zeros_like(total)
             middle = n_rows // one // 2 * one
             return add_up(rows[:middle], codes[:middle]) + add_up(rows[middle:], codes[middle:])
@@ -404,7 +404,7 @@ class ArrayRecords(Records):
         relation: str | Relation,
         group_by_person: bool = True,
     ) -> Self:
-        """Return the records of persons: the rows of each ID, at most so many as `unit` says.
+        """Return the records of persons: the rows of each ID, at most as many as `unit` allows.
 
         Parameters
         ----------
@@ -509,7 +509,7 @@ class BatchRecords(Records):
 
 
 class RemoteRecords(Records):
-    """Records whose exact sums nobody has in one place, such as those of several parties."""
+    """Records whose exact sums exist in no one place, such as those of several parties."""
 
     has_exact_sums: ClassVar[bool] = False
     is_elsewhere: ClassVar[bool] = True  # no table in memory: see `is_out_of_core`

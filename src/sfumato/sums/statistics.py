@@ -123,7 +123,7 @@ class Statistic(ABC):
         Returns
         -------
         float or None
-            None, the default, where each row is bounded by itself.
+            None, the default, where each row is bounded on its own.
         """
         return None
 
@@ -272,7 +272,7 @@ class Parts:
         return 1 << int(self.axes.shape[2])
 
     def of(self, rows: Array, codes: Codes) -> Codes:
-        """Return the part of each row; each row by itself."""
+        """Return the part of each row, each row on its own."""
         along = np.einsum("ij,ijk->ik", rows - self.means[codes], self.axes[codes])
         places = (along > 0) @ (1 << np.arange(self.axes.shape[2]))
         return np.asarray(codes * self.per_class + places)

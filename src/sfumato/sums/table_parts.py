@@ -90,7 +90,7 @@ class LocalParts(ListedParts):
             yield task(number, part())
 
     def cache(self, task: Task) -> Partitions:
-        """Keep rows in memory while it lasts, the others in a file that nobody else can open."""
+        """Keep rows in memory while it lasts, the others in a file that no other user can open."""
         kept: list[Any] = []
         disk = RowsOnDisk()
         try:
@@ -102,7 +102,7 @@ class LocalParts(ListedParts):
         return LocalParts(kept, self.columns)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
-        """Write the rows to files by a hash of their IDs, which nobody else can open."""
+        """Write the rows to files by a hash of their IDs, which no other user can open."""
         batches = (batch for part in self._parts for batch in part())
         n_bytes = sum(int(getattr(batch, "nbytes", 0)) for batch in batches)
         largest = min(PERSON_BYTES, max(free_memory() / 32, 2**20))

@@ -47,7 +47,7 @@ class LinkedTables:
     Unit and relation : one record of `joined` is a person with all events. A `Fabricator` with
         unit "person" says so in its guarantee and ledger, and drops who has no key; with unit
         "record" it says "record", which is a person here. Both relations.
-    Released : nothing here; `joined` is a map of each person by itself, `split` reads released
+    Released : nothing here; `joined` is a map of each person on their own, `split` reads released
         numbers only.
     Sensitivity : that of one record, whatever the number of events.
     Guarantee : that of the `Fabricator`.
@@ -129,7 +129,7 @@ class LinkedTables:
         ----------
         people, events : table
             Tables of pandas, polars or Arrow, both with the key. Of several rows of one person the
-            first is taken; events of nobody in `people` are not read.
+            first is taken; events without a person in `people` are not read.
 
         Returns
         -------

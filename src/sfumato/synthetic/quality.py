@@ -48,7 +48,7 @@ class PairDistance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Fabricated rows beside one reference.
+    """Fabricated rows compared with one reference.
 
     title: What the reference is.
     names: Of the reference and of the fabricated rows.
@@ -102,8 +102,8 @@ class Quality:
     promise: What the fabricator guarantees.
     relations: Which relations were kept, in words, by released numbers.
     unmeasured: Pairs whose released relation does not stand out from its noise; it was lost.
-    free: Beside what was released.
-    sensitive: Beside the raw table, where one was given.
+    free: Compared with what was released.
+    sensitive: Compared with the raw table, where one was given.
     """
 
     n_rows: int
@@ -137,7 +137,7 @@ class Quality:
 
 
 def kept_relations(law: TableLaw) -> tuple[str, list[tuple[str, str]]]:
-    """Say which relations were kept, by released numbers; return the pairs that were not."""
+    """Judge by released numbers which relations were kept; return the pairs that were not."""
     names = [law.bounds.features[i].name for i in law.features]
     pairs = list(combinations(range(len(names)), 2))
     if not pairs:
@@ -154,7 +154,7 @@ def kept_relations(law: TableLaw) -> tuple[str, list[tuple[str, str]]]:
 
 
 def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
-    """Measure fabricated rows beside what was released, and beside raw rows where given."""
+    """Compare fabricated rows with what was released, and with raw rows where given."""
     law = model.released_law()
     bounds, n_columns = law.bounds, law.cells.width
     names = [feature.name for feature in bounds.features]

@@ -312,7 +312,7 @@ class TableLaw:
             self.margins[i] = nearest_masses(margin + moved[part] * n_fine)
 
     def _parts(self, column: int, most: int) -> Codes:
-        """Join the cells of a column of numbers to so many parts; missing is one of its own."""
+        """Join the cells of a column of numbers to that many parts; missing is one of its own."""
         about, margin = self.cells.columns[column], self.margins[column]
         last = len(margin) - about.may_be_missing
         found = np.arange(last) if about.n_categories else _parts(margin[:last], most)
@@ -818,7 +818,7 @@ def cells_that_stand_out(counts: Array, noise: float, widths: Array) -> list[int
     """Return where cells begin once those that do not stand out from the noise are joined.
 
     A count that stands out stays alone; others join their neighbours until they do together. What
-    still does not joins the sparser neighbour, unless that is one value beside a long range.
+    still does not joins the sparser neighbour, unless that is one value next to a long range.
     """
     parts: list[tuple[int, float, int, float]] = []  # start, count, cells, width
     least = STANDS_OUT * noise

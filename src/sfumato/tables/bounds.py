@@ -233,7 +233,7 @@ class Bounds:
                 words = str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.")
                 raise InvalidInputError(f"{words}.") from None
         labels = self.label_set(given)
-        return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label by itself
+        return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label on its own
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the public label set; `y` is read only where the set was declared public.

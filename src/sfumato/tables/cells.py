@@ -45,11 +45,13 @@ Array = NDArray[np.float64]
 def as_number(cell: Any) -> float:
     """Return one cell as a double, NaN for what is not a number; never raises."""
     try:
-        if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
+        if isinstance(cell, bytes):  # as NumPy writes all cells of a column with bytes
             cell = cell.decode("utf-8", "replace")
-        if isinstance(cell, str):  # truth values are written so beside a text
+        if isinstance(cell, str):  # as truth values are written in a column of text
             cell = TRUTHS.get(cell.lower(), real_text(cell))
-        if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside one
+        if isinstance(
+            cell, complex | np.complexfloating
+        ):  # as NumPy writes reals in a column with one
             cell = cell.real if cell.imag == 0 else None
         is_time = isinstance(cell, np.datetime64 | np.timedelta64)  # numbers in one unit only
         return np.nan if is_time else float(cell)
@@ -60,7 +62,7 @@ def as_number(cell: Any) -> float:
 def real_text(text: str) -> str:
     """Return the text of a number that is written as a complex one: of ``(1.5+0j)``, 1.5.
 
-    A library writes all numbers of a column so beside one that is complex.
+    Libraries write all numbers of a column that way if one is complex.
     """
     found = COMPLEX.fullmatch(text) if text.endswith(("j", "j)")) else None
     return (found[1] or "0") if found else text

@@ -87,7 +87,7 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
 
     Cells are compared as what the values are: texts (without case and outer spaces, unless values
     differ in them alone), truth values, or numbers as doubles. Whole
-    numbers too, for many a library stores them as doubles beside one that is missing; values that
+    numbers too, for many a library stores them as doubles if one is missing; values that
     are the same double are refused.
     """
     column = as_column(column)
@@ -307,7 +307,7 @@ def _in_range(column: Any, wanted: Any) -> Any:
     """Keep the whole numbers inside the range of a type.
 
     The last of 64 bits is a power of two as a double, and with it all that are the same double:
-    beside a missing cell many a library has doubles.
+    with a missing cell many libraries have doubles.
     """
     compute, limits = arrow("compute"), np.iinfo(str(wanted))
     double, most = column.cast("float64", safe=False), float(limits.max)

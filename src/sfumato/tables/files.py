@@ -258,7 +258,7 @@ class TableFile:
         for index, field in enumerate(table.schema):
             declared = plain_type(self.schema.field(field.name).type)
             declared = self.types.get(field.name, declared)
-            # Of whatever type, as long as nobody wants another: but a text may be none, and dates
+            # Of whatever type, unless another is declared: but a text may be none, and dates
             # of any kind are left to `part_of`, for one cell can make times of all days.
             times = ("date", "timestamp")
             is_date = declared.startswith((*times, "string")) and str(field.type).startswith(times)
@@ -356,8 +356,8 @@ def write_table(
 ) -> Path | None:
     """Write a table, aside and renamed, in the format that the suffix names.
 
-    What is stored along with the rows is inside a Parquet file, and in a note beside a text; it has
-    a checksum, because neither the end of a Parquet file nor a text has one.
+    What is stored along with the rows is inside a Parquet file, and in a note next to a text; it
+    has a checksum, because neither the end of a Parquet file nor a text has one.
     """
     if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")

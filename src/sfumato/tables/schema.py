@@ -358,7 +358,7 @@ class TableBounds:
     per_person : {"average", "sum"}, default="average"
         How a person's rows are added up, see `sfumato.Bounds`.
     one_row_per_person : bool, default=False
-        Whether the owner has declared that nobody has more than one row.
+        Whether the owner has declared that no person has more than one row.
     looks_like_ids : tuple of str
         Columns in which `describe` found values that repeat as IDs do. If there are any, the owner
         must declare `person` or `one_row_per_person`.
@@ -427,7 +427,7 @@ class TableBounds:
         Returns
         -------
         TableBounds
-            The bounds. Whoever writes them down declares them public.
+            The bounds. Writing them down declares them public.
         """
         records = {str(name): _declared(value) for name, value in columns.items()}
         about = None
@@ -472,7 +472,7 @@ class TableBounds:
         return found
 
     def cells(self, table: Any) -> NDArray[np.float64]:
-        """Return each cell of the used columns as a number, by itself.
+        """Return each cell of the used columns as a number, each on its own.
 
         Parameters
         ----------
@@ -493,7 +493,7 @@ class TableBounds:
         """Raise unless the owner has confirmed the bounds."""
         if not self.confirmed:
             raise MissingBoundsError(
-                "These bounds are proposals taken from the data, and nobody has confirmed them. "
+                "These bounds are proposals taken from the data, and were not confirmed. "
                 "Check them, column by column, with `sfumato confirm`."
             )
         if self.looks_like_ids and self.person is None and not self.one_row_per_person:
@@ -563,7 +563,7 @@ class TableBounds:
         return found if self.target is None else {**found, self.target.name: self.target.type}
 
     def target_of(self, table: Any, name: str | None = None) -> NDArray[Any] | None:
-        """Return the labels or numbers of the target, each cell by itself.
+        """Return the labels or numbers of the target, each cell on its own.
 
         Parameters
         ----------

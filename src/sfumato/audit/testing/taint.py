@@ -93,7 +93,7 @@ def compare_replays(estimator: Any, data: Data, others: Iterable[Data]) -> None:
     first, tape, model, left, file = run(*data)
     if first.error is not None:
         raise first.error
-    for each in first.warnings:  # passed on to whoever asked for the test
+    for each in first.warnings:  # passed on to the caller
         warnings.warn_explicit(str(each.message), each.category, each.filename, each.lineno)
     require(bool(tape.releases), "Nothing was released through a mechanism.")
     for other in others:
@@ -279,7 +279,7 @@ _written: list[set[str]] = []
 
 @cache
 def _watch_files() -> None:
-    sys.addaudithook(_note_opened)  # which stays for ever, so there is one
+    sys.addaudithook(_note_opened)  # which stays forever, so there is one
 
 
 def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:

@@ -51,7 +51,7 @@ class Transfer:
 
 
 def known_labels(labels: Rows, per_class: int, seed: int) -> Rows:
-    """Keep so many labels per class, drawn at random; -1 for the other rows."""
+    """Keep that many labels per class, drawn at random; -1 for the other rows."""
     generator, kept = check_random_state(seed), np.full(len(labels), -1)
     for label in np.unique(labels):
         chosen = generator.permutation(np.flatnonzero(labels == label))[:per_class]
@@ -99,7 +99,7 @@ def accuracies(
 def compare(
     what: str, printed: float, near: float, found: dict[tuple[str, int], list[float]], n: int
 ) -> list[Comparison]:
-    """Put each reading beside a printed accuracy, the mended system with the first."""
+    """Compare each reading with a printed accuracy, the mended system with the first."""
     rows = []
     for name in READINGS:
         (paper, paper_sd), (strict, strict_sd) = (

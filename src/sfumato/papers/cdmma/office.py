@@ -103,7 +103,7 @@ def one_split(source: Labelled, target: Labelled, per_class: int, seed: int) -> 
 
 
 def pair(setting: Setting, first: str, second: str, printed: float, printed_svm: float) -> Outcome:
-    """Transfer between two domains, beside a linear machine of the target's labels alone."""
+    """Transfer between two domains, compared with a linear machine of the target's labels alone."""
     source, target = domain(setting, first), domain(setting, second)
 
     def one(seed: int) -> dict[str, float]:

@@ -50,7 +50,7 @@ SHARED = ("schedule", "n_layers", "inducing_ratio", "kappa", "cross_fit", "use_s
 
 @dataclass(eq=False, repr=False)
 class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
-    """Classify a target with few labels by autoencoders, beside those of a noisy source (87).
+    """Classify a target with few labels by autoencoders, and those of a noisy source (87).
 
     `fit` releases the source (Algorithms 5 and 6); `fit_target` learns a target, any number of
     times. The promise is printed and proved for one number of the source.

@@ -101,7 +101,7 @@ class PrintedDPML(PrivateClassifier):
     projection_ : ndarray of shape (n_features, n_components) or None
         The noisy components.
     guarantee_ : Guarantee
-        What really holds (conditional or refuted), beside the printed figure as `claimed_epsilon`.
+        What really holds (conditional or refuted), next to the printed figure as `claimed_epsilon`.
 
     See Also
     --------
@@ -296,7 +296,7 @@ class PrintedFedDPDR(PrintedDPML):
     projection_ : ndarray of shape (n_features, n_components)
         The averaged components.
     guarantee_ : Guarantee
-        What really holds for a record of any party, beside the printed figure.
+        What really holds for a record of any party, next to the printed figure.
 
     See Also
     --------

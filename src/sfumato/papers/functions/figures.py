@@ -1,6 +1,6 @@
 """Figures 1 to 3 of the paper on functions: densities and a kernel machine, before and after.
 
-The paper prints no numbers beside these figures. What it does print, the standard deviation of the
+The paper prints no numbers with these figures. What it does print, the standard deviation of the
 noise as a formula of its settings, is compared with the scatter of releases that were really made.
 """
 

@@ -246,7 +246,7 @@ def compare(
     *,
     judged: bool = True,
 ) -> Comparison:
-    """Put the runs of modes "paper" and "strict" beside a printed figure."""
+    """Compare the runs of modes "paper" and "strict" with a printed figure."""
     (paper, paper_sd), (strict, strict_sd) = (
         spread_of(runs[mode]) if mode in runs else (None, None) for mode in ("paper", "strict")
     )

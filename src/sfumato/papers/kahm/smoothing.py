@@ -8,7 +8,7 @@ where K and λ\* belong to :math:`Y_m`. The fabricated rows are the images of th
 :math:`A(y_i) = (H Y)_i / (H 1)_i`. A fitted branch holds :math:`(K + λ^* I)^{-1}[S, 1]` for the
 principal coordinates S, so one pass is one fit of a branch and two products.
 
-Nothing here is private by itself: the rows that come in must be, and a threshold must be public.
+Nothing here is private on its own: the rows that come in must be, and a threshold must be public.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def fabricate_groups(
     n_jobs: int | None = None,
     **parameters: Any,
 ) -> list[tuple[Array, int]]:
-    """Fabricate each group of rows by itself (Remark 4), in single precision."""
+    """Fabricate each group of rows on its own (Remark 4), in single precision."""
 
     def fabricate(number: int) -> tuple[Array, int]:
         threshold = None if thresholds is None else thresholds[number]
