@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow.csv import write_csv
 from typer.testing import CliRunner
 
-from sfumato import AffineHullClassifier, Bounds, PrivateGaussianClassifier, save
+from sfumato import PrivateGaussianClassifier, TableBounds, save
 from sfumato.cli.main import app
 
-pytest.importorskip("pyarrow")
 Files = dict[str, Path]
 
 
@@ -22,15 +23,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     rng = np.random.default_rng(0)
     y = np.arange(240) % 2
     X = np.clip(0.3 * rng.normal(size=(240, 3)) + 0.4 * y[:, None], -1, 1)
-    bounds = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
+    tables = {
+        name: pa.table({**dict(zip("uvw", X[part].T, strict=True)), "label": y[part]})
+        for name, part in (("a", slice(0, 120)), ("b", slice(120, 240)))
+    }
+    bounds = TableBounds.from_dict(
+        {**dict.fromkeys("uvw", (-1, 1)), "label": [0, 1]}, target="label"
+    )
     model = PrivateGaussianClassifier(2, epsilon=2.0, delta=1e-5, bounds=bounds)
-    save(model.fit(X[:120], y[:120]), folder / "model.sfumato")
-    hulls = AffineHullClassifier(2, n_layers=1).fit(X[:120], y[:120])
-    save(hulls, folder / "hulls.sfumato")
-    for name, part in (("a", slice(0, 120)), ("b", slice(120, 240))):
-        table = np.column_stack([X[part], y[part]])
-        header = "u,v,w,label"
-        np.savetxt(folder / f"{name}.csv", table, delimiter=",", header=header, comments="")
+    save(model.fit(tables["a"]), folder / "model.sfumato")
+    for name, table in tables.items():
+        write_csv(table, folder / f"{name}.csv")
     return {path.name: path for path in folder.iterdir()}
 
 
@@ -40,7 +43,7 @@ def run(*words: Any) -> Any:
 
 def test_a_model_and_two_tables(files: Files, tmp_path: Path) -> None:
     page = tmp_path / "audit.html"
-    words = ["--members", files["a.csv"], "--non-members", files["b.csv"], "--target", "label"]
+    words = ["--members", files["a.csv"], "--non-members", files["b.csv"]]
     result = run(files["model.sfumato"], *words, "--runs", 30, "-o", page)
     assert result.exit_code == 0, result.output
     assert "Nothing contradicts the guarantee" in result.stdout

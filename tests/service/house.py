@@ -105,7 +105,7 @@ class House:
         start = time.monotonic()
         self.workers.step()
         while self.workers._children or any(
-            self.office.store.jobs(state=one) for one in ("queued", "asked")
+            self.office.store.find("job", state=one) for one in ("queued", "asked")
         ):
             self.workers.step()
             time.sleep(0.02)
@@ -152,7 +152,7 @@ class House:
 
 
 class Browser:
-    """A person at the pages: keeps cookies, sends forms as a browser does."""
+    """A person at the pages: keeps cookies, sends what the pages' script sends."""
 
     def __init__(self, house: House, token: str) -> None:
         self.house, self.cookies = house, dict[str, str]()
@@ -175,7 +175,8 @@ class Browser:
         assert answer.status_code == status, (answer.status_code, answer.text)
         return answer.text
 
-    def post(self, path: str, form: dict[str, str], **headers: str) -> httpx.Response:
-        """Send a form."""
+    def post(self, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+        """Send a form: JSON, but for the sign-in."""
         told = {"Sec-Fetch-Site": "same-origin", **headers}
-        return self.send("POST", path, data=form, headers=told)
+        form: dict[str, Any] = {"data": body} if "sign" in path else {"json": body}
+        return self.send("POST", path, headers=told, **form)

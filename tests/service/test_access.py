@@ -48,8 +48,7 @@ PAGES = [
     ("GET", "/jobs"),
     ("GET", "/audit"),
     ("GET", "/metrics"),
-    ("POST", "/datasets/patients/open"),
-    ("POST", "/datasets/patients/jobs"),
+    ("POST", "/datasets/patients/plan"),
 ]
 
 
@@ -93,7 +92,7 @@ def test_a_reading_token_changes_nothing_also_as_a_session(house: House) -> None
                 path = path.format(name="patients", identity="0" * 16)
                 headers = {"Authorization": f"Bearer {token}"}
                 assert house.request("POST", API + path, headers=headers).status_code == 403
-                assert browser.post(path, {}).status_code == 403
+                assert browser.post(API + path, {}).status_code == 403
 
 
 def test_a_session_ends_with_its_token_and_with_its_person(tmp_path: Path) -> None:
@@ -102,7 +101,9 @@ def test_a_session_ends_with_its_token_and_with_its_person(tmp_path: Path) -> No
     browsers = {name: Browser(house, house.tokens[name]) for name in ("olga", "ada", "uwe")}
     for one in browsers.values():
         one.get("/")
-    house.office.store.revoke_token(house.tokens["olga"].split("_")[1])
+    house.office.store.change(
+        "operator", "token", house.tokens["olga"].split("_")[1], "revoke", state="revoked"
+    )
     browsers["olga"].get("/", status=303)
     house.people["ada"] = "auditor"
     house.declare()
@@ -142,9 +143,9 @@ def test_forms_of_another_site_are_refused(house: House) -> None:
     browser = Browser(house, house.tokens["ada"])
     form = {"epsilon": "1", "kind": "moments", "purpose": "evil"}
     for told in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
-        assert browser.post("/datasets/patients/jobs", form, **told).status_code == 403
+        assert browser.post(f"{API}/datasets/patients/jobs", form, **told).status_code == 403
     for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {}):
-        answer = browser.send("POST", "/datasets/patients/jobs", data=form, headers=headers)
+        answer = browser.send("POST", f"{API}/datasets/patients/jobs", json=form, headers=headers)
         assert answer.status_code == 403
     answer = browser.send("POST", "/sign-in", data={"token": house.tokens["ada"]})
     assert answer.status_code == 403, "nobody is signed in as another from another site"
@@ -171,7 +172,7 @@ def test_a_header_names_people_only_behind_a_declared_proxy(tmp_path: Path, hous
 
 @pytest.mark.parametrize(
     ("content", "status"),
-    [(b"{", 422), (b"[" * 10**5, 422), (b"\xff", 422), (b"1" * 2**21, 413), (b"null", 422)],
+    [(b"{", 422), (b"[" * 10**5, 400), (b"\xff", 400), (b"1" * 2**21, 413), (b"null", 422)],
 )
 def test_odd_bodies_have_an_answer(house: House, content: bytes, status: int) -> None:
     headers = {"Authorization": f"Bearer {house.tokens['ada']}"}
@@ -180,9 +181,6 @@ def test_odd_bodies_have_an_answer(house: House, content: bytes, status: int) ->
     answer = house.request("POST", path, content=content, headers=headers)
     assert answer.status_code == status
     assert set(answer.json()) == {"error", "message"}
-    deep = {"epsilon": "1", "purpose": "deep", "parameters": "[" * 10**5}
-    browser = Browser(house, house.tokens["ada"])
-    assert browser.post("/datasets/patients/jobs", deep).status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/datasets/%00", "/jobs/%00", "/releases/a%00b/files/x"])
@@ -201,7 +199,7 @@ def test_a_fault_tells_nothing_and_is_logged_once_with_its_request(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(house.office.store, "jobs", broken)
+    monkeypatch.setattr(house.office.store, "find", broken)
     answer = house.request(
         "GET", f"{API}/jobs", headers={"Authorization": f"Bearer {house.tokens['uwe']}"}
     )

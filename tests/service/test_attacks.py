@@ -223,8 +223,8 @@ def test_nobody_reaches_what_is_of_another(fresh: House) -> None:
         fresh.call("bob", "GET", f"/{path}", status=404)
     bob.get(f"/compare?release={identity}", 404)
     bob.get(f"/jobs/{waiting}", 404)
-    assert bob.post(f"/jobs/{waiting}/cancel", {}).status_code == 404
-    assert bob.post(f"/jobs/{waiting}/decide", {"approve": "true"}).status_code == 403
+    assert bob.post(f"{API}/jobs/{waiting}/cancel", {}).status_code == 404
+    assert bob.post(f"{API}/jobs/{waiting}/decide", {"approve": True}).status_code == 403
     bob.get("/datasets/patients/report", 403)
     assert fresh.call("bob", "GET", "/jobs") == {"jobs": [], "waiting": []}
     assert fresh.call("bob", "GET", "/releases?dataset=patients") == {"releases": []}
@@ -236,11 +236,11 @@ def test_the_inbox_has_the_oldest_request_too(fresh: House) -> None:
     fresh.open()
     waiting = fresh.done(epsilon=3.5)
     record = json.dumps({**waiting, "state": None})
-    rows = [(f"n{place}", "patients", "ada", "failed", "9", record) for place in range(1001)]
+    rows = [("job", f"n{n}", "patients", "ada", "failed", "9", record) for n in range(1001)]
     with sqlite3.connect(fresh.settings.store_address) as database:
         database.executemany(
-            "INSERT INTO service_jobs (id, dataset, person, state, created, record) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO service_records (kind, id, dataset, person, state, created, record) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
     assert [one["id"] for one in fresh.call("olga", "GET", "/jobs")["waiting"]] == [waiting["id"]]

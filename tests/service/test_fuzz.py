@@ -105,7 +105,7 @@ def broken(draw: Any, record: Any) -> Any:
 def operations(house: House) -> list[tuple[str, str, Schema]]:
     document = house.request("GET", "/api/openapi.json").json()
     return [
-        (method.upper(), path, {**operation, "parts": document.get("components", {})})
+        (method.upper(), path, {**operation, "parts": document["components"]["schemas"]})
         for path, found in document["paths"].items()
         for method, operation in found.items()
         if not path.endswith(("/plan", "/health"))  # they wait for workers
@@ -116,7 +116,7 @@ def operations(house: House) -> list[tuple[str, str, Schema]]:
 def requests(draw: Any, house: House, method: str, path: str, operation: Schema) -> Schema:
     """Return a request of an operation: most of it as described, and sometimes a part broken."""
     parts = operation["parts"]
-    jobs = [one["id"] for one in house.office.store.jobs()]
+    jobs = [one["id"] for one in house.office.store.find("job")]
     known = {
         "name": ["patients"],
         "identity": jobs,

@@ -98,8 +98,34 @@ def test_a_copy_of_everything_goes_on(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_store_of_the_last_version_is_upgraded_and_of_another_refused(tmp_path: Path) -> None:
+    """Tables of format 2, filled with the records of a service that has released something."""
     house = House(tmp_path)
+    house.open()
+    released, waiting = house.done(epsilon=0.3, key="one"), house.done(epsilon=3.5)
+    paths = ["/datasets/patients", f"/releases/{released['id']}", f"/jobs/{waiting['id']}"]
+    before = [house.call("ada", "GET", path) for path in paths]
+    store = house.office.store
+    with sqlite3.connect(house.settings.store_address) as old:
+        old.execute("CREATE TABLE service_tokens (id, person, digest, scope, expires, revoked)")
+        for one in store.find("token"):
+            names = ("id", "person", "digest", "scope", "expires")
+            row = [*(one[name] for name in names), int(one["id"] in house.tokens["uwe"])]
+            old.execute("INSERT INTO service_tokens VALUES (?, ?, ?, ?, ?, ?)", row)
+        told = "SELECT id, state, record FROM service_records WHERE kind = 'data set'"
+        old.execute(f"CREATE TABLE service_datasets AS {told.replace('id,', 'id AS name,')}")
+        told = "SELECT state, idempotency, record FROM service_records WHERE kind = 'job'"
+        old.execute(f"CREATE TABLE service_jobs AS {told}")
+        told = "SELECT created AS shown, record FROM service_records WHERE kind = 'release'"
+        old.execute(f"CREATE TABLE service_releases AS {told}")
+        old.execute("DROP TABLE service_records")
+        old.execute("UPDATE service_about SET format = 2")
+    house.close()
+    store.prepare()
+    assert [house.call("ada", "GET", path) for path in paths] == before
+    assert house.submit(epsilon=0.3, key="one")["id"] == released["id"]
+    house.call("uwe", "GET", "/me", status=401)
+    store.verify_audit()
     house.close()
     with sqlite3.connect(house.settings.store_address) as database:
         database.execute("UPDATE service_about SET format = 99")
@@ -137,10 +163,7 @@ def test_what_is_older_than_it_is_kept_is_deleted_and_stays_charged(tmp_path: Pa
     spent = house.spent()
     old = "2020-01-01T00:00:00.000+00:00"
     house.office.store._database.write(
-        lambda store: [
-            store.run("UPDATE service_jobs SET created = ?", (old,)),
-            store.run("UPDATE service_releases SET shown = ?", (old,)),
-        ]
+        lambda store: store.run("UPDATE service_records SET created = ?", (old,))
     )
     house.workers._sweep()
     house.call("ada", "GET", f"/releases/{job['id']}", status=404)

@@ -16,6 +16,7 @@ from sfumato import Ledger
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service import tasks
 from sfumato.service.office import Office
+from sfumato.service.store import LOCK
 from tests.ledger.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.service.house import House
 
@@ -51,10 +52,10 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     accepted = set(found)
     assert len(accepted) == 40, "a key is one job"
     house.work(900)
-    states = {one: house.office.store.job(one)["state"] for one in accepted}
+    states = {one: house.office.store.get("job", one)["state"] for one in accepted}
     assert set(states.values()) <= {"released", "refused"}
     released = {one for one, state in states.items() if state == "released"}
-    assert {one["id"] for one in house.office.store.releases()} == released
+    assert {one["id"] for one in house.office.store.find("release")} == released
     references = [line.note.reference for line in shared.dataset.lines()]
     assert sorted(references) == sorted(released), "charged once, and released once"
     total, *quotas = shared.holdings()
@@ -69,15 +70,17 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
 
 
 def test_a_cancel_does_not_undo_what_a_worker_stores(tmp_path: Path, server: str) -> None:  # noqa: F811
-    """The worker holds the row while the cancel comes: the job is released, or cancelled first."""
+    """The worker has its turn while the cancel comes: the job is released, or cancelled first."""
     run_sql(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     house = House(tmp_path, database=server)
     house.open()
     job = house.submit()
-    claimed = house.workers.store.claim_job()
+    claimed = house.workers.store.claim()
     assert claimed is not None
     with psycopg.connect(server) as worker, ThreadPoolExecutor(1) as pool:
-        worker.execute("UPDATE service_jobs SET state = 'released' WHERE id = %s", (job["id"],))
+        worker.execute(LOCK)
+        done = "UPDATE service_records SET state = 'released' WHERE id = %s"
+        worker.execute(done, (job["id"],))
         told = pool.submit(house.call, "ada", "POST", f"/jobs/{job['id']}/cancel", status=422)
         with psycopg.connect(server, autocommit=True) as other:
             waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -85,7 +88,7 @@ def test_a_cancel_does_not_undo_what_a_worker_stores(tmp_path: Path, server: str
                 time.sleep(0.01)
         worker.commit()
         told.result()
-    assert house.office.store.job(job["id"])["state"] == "released"
+    assert house.office.store.get("job", job["id"])["state"] == "released"
     house.close()
 
 

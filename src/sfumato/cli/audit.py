@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from sfumato.audit import audit as audit_model
@@ -18,15 +17,12 @@ from sfumato.cli.console import (
     ready_to_write,
     remark,
 )
-from sfumato.cli.jobs.pipeline import table_for
+from sfumato.cli.jobs.pipeline import table_for, target_rows
 from sfumato.cli.options import Json, ModelPath
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.saving import load
 from sfumato.report.words import number
-from sfumato.tables.columns import as_numbers
-from sfumato.tables.files import TableFile
-from sfumato.tables.schema import TableBounds, Target
 
 
 def audit(
@@ -36,9 +32,6 @@ def audit(
     ] = None,
     non_members: Annotated[
         Path | None, typer.Option(help="A table of similar rows on which it was not trained.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The column of labels, for models trained on arrays.")
     ] = None,
     runs: Annotated[
         int | None, typer.Option(help="Runs on each of two neighbours; more runs certify more.")
@@ -62,9 +55,9 @@ def audit(
     loaded = load(model)
     options: dict[str, Any] = {"title": f"Audit of {model.name}"}
     if members is not None and non_members is not None:
-        options["members"], options["y_members"] = read_rows(loaded, members, target)
-        others = read_rows(loaded, non_members, target)
-        options["non_members"], options["y_non_members"] = others
+        for name, path in (("members", members), ("non_members", non_members)):
+            rows, truth = target_rows(loaded, table_for(loaded, path))
+            options |= {name: loaded.table_rows(rows), f"y_{name}": truth}
     if isinstance(loaded, PrivateEstimator):
         options |= {"n_runs": runs, "confidence": confidence}
     with progress_bar(f"auditing {model}"):
@@ -82,30 +75,3 @@ def audit(
             print_lines(f"Report: {output}")
     if found.consistent is False:
         raise typer.Exit(REFUSED)
-
-
-def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
-    """Return the rows of a table as the model takes them, and its labels where it has them."""
-    bounds = getattr(model, "bounds", None)
-    if isinstance(bounds, TableBounds):
-        target = target or (None if bounds.target is None else bounds.target.name)
-        source = table_for(model, path)
-        rows = model.table_rows(source.read([column.name for column in bounds.used]))
-    else:
-        source = TableFile(path)
-        names = [name for name in source.columns if name != target]
-        table = source.read(names)
-        try:
-            rows = np.column_stack([np.asarray(table[name], dtype=np.float64) for name in names])
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                "A column contains text. Name the column of labels with '--target', and leave the "
-                "others out."
-            ) from None
-    if target is None or target not in source.columns:
-        return rows, None
-    column = source.read([target])[target]
-    if hasattr(model, "classes_"):
-        known = Target(target, "", categories=tuple(model.classes_.tolist()))
-        return rows, known.values(column)
-    return rows, as_numbers(column, "f", f"The column {target!r}")

@@ -108,8 +108,7 @@ def predict(
 ) -> None:
     """Predict the label of every row of a table, or evaluate a released density or curve there.
 
-    Any model file of Sfumato will do. A model that was trained on arrays takes the columns in
-    their order. Predictions cost no budget.
+    The model must have been trained on a table. Predictions cost no budget.
 
     Example: sfumato predict model.sfumato new.csv -o predictions.csv --keep id
     """
@@ -130,7 +129,7 @@ def predict(
         print_json({**told, "new_categories": dict(new)})
         return
     print_lines(f"{output}: {len(found)} predictions.")
-    target = getattr(getattr(loaded, "bounds", None), "target", None)
+    target = getattr(loaded.bounds, "target", None)
     if target is not None and target.name in (keep or ()):
         measured = measure(loaded, *target_rows(loaded, source))
         print_lines(*(f"{name}: {value:.4g}" for name, value in measured.items()))

@@ -54,14 +54,14 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     settings = _settings(config)
-    from sfumato.service.serving import PARTS, serve_parts
+    from sfumato.service.serving import serve_parts
 
-    if part not in ("", *PARTS):
+    if part not in ("", "web", "workers"):
         raise InvalidInputError("'--part' must be 'web' or 'workers'.")
     words: Any = {"host": host, "port": port}
     serve_parts(
         settings,
-        (part,) if part else PARTS,
+        part,
         ready=lambda address: print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C."),
         **words,
     )
@@ -92,9 +92,9 @@ def tokens(context: typer.Context) -> None:
 
     Example: sfumato serve tokens
     """
-    found = _store(_settings(context.obj)).tokens()
-    rows = [[t["id"], t["person"], t["scope"], t["expires"], bool(t["revoked"])] for t in found]
-    print_table(("id", "person", "scope", "until", "revoked"), [list(map(str, r)) for r in rows])
+    names = ("id", "person", "scope", "expires", "state")
+    found = _store(_settings(context.obj)).find("token", None)
+    print_table(names, sorted(([one[name] for name in names] for one in found), key=lambda r: r[1]))
 
 
 @serve_app.command()
@@ -105,7 +105,8 @@ def revoke(
 
     Example: sfumato serve revoke 0123456789ab
     """
-    _store(_settings(context.obj)).revoke_token(identity)
+    store = _store(_settings(context.obj))
+    store.change("operator", "token", identity, "revoke token", state="revoked")
     print_lines(f"The token {identity} is revoked.")
 
 
@@ -156,9 +157,8 @@ def studio(
     from sfumato.service.serving import serve_parts
 
     store = _store(settings)
-    for one in store.tokens():  # links of earlier runs
-        if not one["revoked"]:
-            store.revoke_token(one["id"])
+    for one in store.find("token", None, state="good"):  # links of earlier runs
+        store.change("operator", "token", one["id"], "revoke token", state="revoked")
     text = make_token(settings, store, "you", "write", 7)
     store.close()
 

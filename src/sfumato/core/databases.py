@@ -10,16 +10,15 @@ the process forks: a child never inherits one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import socket
 import sqlite3
 import threading
+import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,18 +28,30 @@ from sfumato.exceptions import InvalidInputError, SfumatoError
 
 T = TypeVar("T")
 
-_MEMORY = ":memory:"
+_MEMORY, _READ = ":memory:", "BEGIN"
+_SILENT = "the server keeps silent"
 GRACE = 2.0  # seconds beyond the timeout after which a silent server is given up
-MAX_CACHED = 4  # connections to a server that wait for the next transaction
+MAX_CACHED = 8  # connections that wait for the next transaction
 
 # SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
-# would hand the child a connection that believes it holds them. So a fork waits for this lock.
+# would hand the child a connection that believes it holds them. So a fork waits for this lock, held
+# by writers, and for readers.
 fork_safe_lock = threading.RLock()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+
+
+class _Reader:
+    """A thread that reads, as long as this lives: also an interruption ends it."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
 
 
 def _before_fork() -> None:
     fork_safe_lock.acquire()
+    while any(one.thread != threading.get_ident() for one in list(_readers)):
+        time.sleep(0.001)
     for database in list(_databases):
         database.close()
 
@@ -67,46 +78,23 @@ class ErrorTexts:
 class Transaction:
     """Statements inside one transaction; parameters are marked ``?`` for both databases."""
 
-    def __init__(self, connection: Any, patience: float | None) -> None:
-        self._connection = connection
-        self._patience = patience
-        self.is_server = patience is not None
-        self.was_cut = False
+    def __init__(self, connection: Any, is_server: bool) -> None:
+        self._connection, self.is_server = connection, is_server
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows."""
         if not self.is_server:
             return list(self._connection.execute(statement, values))
-        with self._watched():
-            cursor = self._connection.execute(statement.replace("?", "%s"), values or None)
-            return list(cursor.fetchall()) if cursor.description is not None else []
+        cursor = self._connection.execute(statement.replace("?", "%s"), values or None)
+        return list(cursor.fetchall()) if cursor.description is not None else []
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run one statement for each row of values."""
         if not self.is_server:
             self._connection.executemany(statement, rows)
             return
-        with self._watched(), self._connection.cursor() as cursor:
+        with self._connection.cursor() as cursor:
             cursor.executemany(statement.replace("?", "%s"), rows)
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Cut the connection when the server keeps silent: its own timeouts may be frozen too."""
-        watch = threading.Timer(self._patience or 0.0, self._cut)
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
-
-    def _cut(self) -> None:
-        self.was_cut = True
-        with (
-            contextlib.suppress(Exception),  # it may be gone already
-            socket.socket(fileno=os.dup(self._connection.fileno())) as line,
-        ):
-            line.shutdown(socket.SHUT_RDWR)
 
 
 class Database:
@@ -171,7 +159,7 @@ class Database:
         """Run `work` on one consistent view of the tables."""
         if self.is_server:
             return self._on_server(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        return self._on_file(work, "BEGIN", "rw")
+        return self._on_file(work, _READ, "rw")
 
     def write(self, work: Callable[[Transaction], T], *, create: bool = False) -> T:
         """Run `work` with the right to write; commit at the end, undo on any exception."""
@@ -192,7 +180,15 @@ class Database:
                 f"child would count on its own copy. {self._use_a_file}"
             )
         try:
-            return self._in_file(work, begin, mode)
+            if self.in_memory or begin != _READ:
+                with fork_safe_lock:
+                    return self._in_file(work, begin, mode)
+            with fork_safe_lock:
+                _readers.add(reader := _Reader())
+            try:
+                return self._in_file(work, begin, mode)
+            finally:
+                del reader
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _PERHAPS_WRITTEN:
                 raise self._words.uncertain(self._unknown("")) from error
@@ -203,43 +199,51 @@ class Database:
             ) from error
 
     def _in_file(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
-        with fork_safe_lock:
-            connection: Any = self._kept[0] if self._kept else self._open_file(mode)
-            is_done = False
-            try:
-                # Commits of a file survive a power cut.
-                if self._keep_open and connection not in self._kept:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute("PRAGMA synchronous=FULL")
-                elif not self._keep_open:  # the journal's directory entry is synced too
-                    connection.execute("PRAGMA synchronous=EXTRA")
-                connection.execute(begin)
-                answer = work(Transaction(connection, None))
-                connection.execute("COMMIT")
-                is_done = True
-            finally:
-                if self.in_memory:
-                    connection.rollback()  # nothing to undo after a commit
-                elif is_done and self._keep_open:
-                    self._kept[:] = [connection]
-                else:
-                    # Whether a transaction ended is unknown after a failed commit: a new
-                    # connection will tell.
-                    self._kept.clear()
-                    connection.close()
-            return answer
+        connection = self._kept_connection() or self._open_file(mode)
+        is_done = False
+        try:
+            connection.execute(begin)
+            answer = work(Transaction(connection, is_server=False))
+            connection.execute("COMMIT")
+            is_done = True
+        finally:
+            if self.in_memory:
+                connection.rollback()  # nothing to undo after a commit
+            # Whether a transaction ended is unknown after a failed commit: a new one will tell.
+            self._put_back(connection, is_done or self.in_memory)
+        return answer
+
+    def _kept_connection(self) -> Any:
+        with suppress(IndexError):  # as one step, for threads
+            return self._kept.pop()
+        return None
+
+    def _put_back(self, connection: Any, is_well: bool) -> None:
+        if is_well and (self._keep_open or self.in_memory) and len(self._kept) < MAX_CACHED:
+            self._kept.append(connection)
+        else:
+            connection.close()
 
     def _open_file(self, mode: str) -> sqlite3.Connection:
         """Open a file, but no hard link: SQLite looks for a journal next to that name."""
         assert self.path is not None  # noqa: S101 - a database in memory is always open
-        with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
+        with suppress(OSError):  # no file yet, or one that SQLite will complain about
             if self.path.is_file() and self.path.stat().st_nlink > 1:
                 raise self._words.error(
                     f"The {self._words.thing} at {self.shown} has another name too, by a hard "
                     "link: after a crash, what was written under one name could be lost under "
                     "the other. Remove the other name; a symbolic link does no harm."
                 )
-        return _sqlite(f"{self.path.as_uri()}?mode={mode}", self.timeout)
+        connection = _sqlite(f"{self.path.as_uri()}?mode={mode}", self.timeout)
+        try:
+            # Commits survive a power cut; of a file alone, the journal's directory entry too.
+            if self._keep_open:
+                connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={'FULL' if self._keep_open else 'EXTRA'}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _on_server(self, work: Callable[[Transaction], T], begin: str) -> T:
         import psycopg
@@ -247,12 +251,12 @@ class Database:
         wait, work_time = int(1000 * self.timeout), int(1000 * (self.timeout + GRACE))
         limits = f"SET LOCAL lock_timeout = {max(1, wait)}"
         limits = f"{limits}; SET LOCAL statement_timeout = {work_time}"
-        transaction, is_committing = None, False
+        is_committing = False
         try:
             connection = self._connected()
             is_done = False
             try:
-                transaction = Transaction(connection, self.timeout + GRACE)
+                transaction = Transaction(connection, is_server=True)
                 transaction.run(f"{begin}; {limits}")
                 answer = work(transaction)
                 is_committing = True
@@ -260,31 +264,25 @@ class Database:
                 is_done = True
             finally:
                 with fork_safe_lock:
-                    if is_done and self._keep_open and len(self._kept) < MAX_CACHED:
-                        self._kept.append(connection)
-                        connection = None
-                if connection is not None:
-                    connection.close()
+                    self._put_back(connection, is_done)
         except psycopg.Error as error:
-            was_cut = transaction is not None and transaction.was_cut
-            why = f" within {self.timeout + GRACE:g} s" if was_cut else ""
+            is_silent = str(error) == _SILENT
+            why = f" within {self.timeout + GRACE:g} s" if is_silent else ""
             if is_committing and error.sqlstate is None:  # no answer: neither yes nor no
                 raise self._words.uncertain(self._unknown(why)) from error
             told = (
                 f"The {self._words.thing} at {self.shown} did not answer{why}; "
                 f"{self._words.undone}. Try again when the server is well."
             )
-            raise self._words.error(told if was_cut else self._explained(error)) from error
+            raise self._words.error(told if is_silent else self._explained(error)) from error
         return answer
 
     def _connected(self) -> Any:
         """Return a connection to the server that was kept and still stands, or a new one."""
-        import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
-        with fork_safe_lock:  # a fork closes all that are kept, and none is handed in meanwhile
-            while self._kept:
-                connection = self._kept.pop()
+        with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
+            while (connection := self._kept_connection()) is not None:
                 heard = select.poll()
                 if not connection.closed:
                     heard.register(connection.fileno(), select.POLLIN)
@@ -302,7 +300,9 @@ class Database:
         given = conninfo_to_dict(self.address)
         chosen = {name: value for name, value in waits.items() if name not in given}
         # Statements are not prepared: several in one message cannot be, and some poolers refuse it.
-        return psycopg.connect(self.address, autocommit=True, prepare_threshold=None, **chosen)
+        return _patient(self.timeout + GRACE).connect(
+            self.address, autocommit=True, prepare_threshold=None, **chosen
+        )
 
     def _unknown(self, why: str) -> str:
         return (
@@ -354,6 +354,28 @@ _TROUBLE = {
 }
 
 
+def _patient(seconds: float) -> Any:
+    """Return a class of connections that give up a silent server, whose timeouts may be frozen."""
+    import psycopg
+
+    def watched(waiting: Any) -> Any:
+        deadline, ready = time.monotonic() + seconds, None
+        while True:
+            try:
+                wanted = waiting.send(ready)
+            except StopIteration as done:
+                return done.value
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise psycopg.OperationalError(_SILENT)
+
+    class Patient(psycopg.Connection[Any]):
+        def wait(self, waiting: Any, *more: Any, **words: Any) -> Any:
+            return super().wait(watched(waiting), *more, **words)
+
+    return Patient
+
+
 def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(
         uri,
@@ -366,7 +388,7 @@ def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:
 
 def _close_all(connections: list[Any]) -> None:
     while connections:
-        with contextlib.suppress(Exception):  # what was not committed is to be lost
+        with suppress(Exception):  # what was not committed is to be lost
             connections.pop().close()
 
 

@@ -10,19 +10,19 @@ import hmac
 import secrets
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from fastapi import HTTPException, Request
 
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.service.config import Settings
-from sfumato.service.store import Store, now
+from sfumato.service.store import NotFoundError, Record, Store, now
 
 ROLES = ("officer", "analyst", "auditor")
-_NOBODY: dict[str, Any] = {"digest": sha256(b"nobody").hexdigest()}
+_NOBODY: Record = {"digest": sha256(b"nobody").hexdigest()}
 
 
 class UnknownPersonError(SfumatoError):
@@ -54,9 +54,10 @@ def make_token(settings: Settings, store: Store, person: str, scope: str, days: 
     identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
     digest = sha256(secret.encode()).hexdigest()
-    store.add_token(
-        {"id": identity, "person": person, "digest": digest, "scope": scope, "expires": expires}
-    )
+    told = {"scope": scope, "expires": expires}
+    record = {"id": identity, "person": person, "digest": digest, **told}
+    record |= {"state": "good", "created": expires}
+    store.add("operator", "token", "make token", record, detail={**told, "person": person})
     return f"sfm_{identity}_{secret}"
 
 
@@ -64,17 +65,23 @@ def person_of(settings: Settings, store: Store, text: str) -> Person:
     """Return the person of a token; one answer for everything that is wrong with it."""
     prefix, _, rest = text[:200].partition("_")
     identity, _, secret = rest.partition("_")
-    found = store.token(identity) if prefix == "sfm" and identity.isalnum() else None
+    found = _stored(store, identity) if prefix == "sfm" and identity.isalnum() else None
     digest = sha256(secret.encode(errors="replace")).hexdigest()
     if not hmac.compare_digest(digest, (found or _NOBODY)["digest"]) or found is None:
         raise UnknownPersonError("Sign in with a valid token.")
     return _current(settings, found)
 
 
-def _current(settings: Settings, token: dict[str, Any] | None) -> Person:
+def _stored(store: Store, identity: str) -> Record | None:
+    with suppress(NotFoundError):
+        return store.get("token", identity)
+    return None
+
+
+def _current(settings: Settings, token: Record | None) -> Person:
     """Return the person of a stored token, as declared now."""
     member = None if token is None else settings.config.people.get(token["person"])
-    if token is None or member is None or token["revoked"] or token["expires"] <= now():
+    if token is None or member is None or token["state"] != "good" or token["expires"] <= now():
         raise UnknownPersonError("Sign in with a valid token.")
     return Person(token["person"], member.role, token["scope"], token["id"])
 
@@ -94,7 +101,7 @@ def signed_in(request: Request, settings: Settings, store: Store) -> Person:
             who = Person(name, member.role, "write", "header")
         else:
             named = request.session.get("token")
-            who = _current(settings, None if named is None else store.token(str(named)))
+            who = _current(settings, None if named is None else _stored(store, str(named)))
     except UnknownPersonError:
         admit(request)
         raise

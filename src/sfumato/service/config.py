@@ -11,15 +11,22 @@ import secrets
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.report.certificate import new_key
 from sfumato.tables.files import place_of
 
-Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+
+def decimal_point(value: Any) -> Any:
+    """Return a number's text with a point where it has a decimal comma."""
+    is_text = isinstance(value, str) and value.count(",") == 1 and "." not in value
+    return value.replace(",", ".") if is_text else value
+
+
+Epsilon = Annotated[float, BeforeValidator(decimal_point), Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
 Name = Annotated[
     str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@-][A-Za-z0-9_.@-]*$")

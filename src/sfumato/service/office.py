@@ -40,7 +40,7 @@ class Office:
 
     def dataset(self, name: str) -> dict[str, Any]:
         """Return a data set as declared and stored."""
-        stored = self.store.dataset(name)
+        stored = self.store.get("data set", name)
         found = self.settings.config.datasets.get(name, Dataset(path="no longer declared"))
         return {**found.model_dump(include=FACTS), **stored}
 
@@ -50,7 +50,7 @@ class Office:
 
     def budgets(self) -> list[str]:
         """List the budgets of the data sets that were opened."""
-        return sorted({one["budget"] for one in self.store.datasets() if one.get("opened")})
+        return sorted({one["budget"] for one in self.store.find("data set") if one.get("opened")})
 
     def has_budget(self, name: str) -> bool:
         """Return whether the ledger has a budget of this name."""
@@ -70,7 +70,7 @@ class Office:
             budget = SharedBudget(self.ledger, name)
             budget.verify()
             paid |= {line.note.reference for line in budget.dataset.lines()}
-        for one in self.store.releases():
+        for one in self.store.find("release", None):
             if one["id"] not in paid:
                 raise LedgerTamperedError(
                     f"The ledger has no charge for the release {one['id']}: it was replaced by an "
@@ -90,7 +90,7 @@ class Office:
             return True
         is_held = declared is not None and who.name in declared.quotas
         states = (DatasetState.OPEN, DatasetState.RETIRED)
-        return is_held and self.store.dataset(name)["state"] in states
+        return is_held and self.store.get("data set", name)["state"] in states
 
     def found(self, who: Person, name: str, *, is_open: bool = False) -> dict[str, Any]:
         """Return a data set that a person may see, and ask if it is to be open."""
@@ -176,19 +176,23 @@ class Office:
             "delta": 0.0,
             "task": dict(task),
             "created": now(),
+            "state": str(state),
             **more,
         }
-        most = self.settings.config.service.max_jobs if state == JobState.QUEUED else None
-        return self.store.add_job(record, state, idempotency=key, max_open=most)
+        is_request = state == JobState.QUEUED
+        most = self.settings.config.service.max_jobs if is_request else None
+        words: Any = {"detail": {"kind": task["kind"]}, "key": key, "max_open": most}
+        return self.store.add(person if is_request else None, "job", "submit", record, **words)
 
     def sync(self) -> list[str]:
         """Bring store and ledger to what is declared; return what cannot be."""
         problems, config = [], self.settings.config
-        stored = {one["name"]: one for one in self.store.datasets()}
+        stored = {one["name"]: one for one in self.store.find("data set")}
         for name, declared in config.datasets.items():
             if name not in stored:
-                record = {"name": name, "budget": declared.budget or name, "bounds": None}
-                self.store.add_dataset("operator", record, DatasetState.DESCRIBING)
+                record = {"id": name, "name": name, "budget": declared.budget or name}
+                record |= {"bounds": None, "state": str(DatasetState.DESCRIBING), "created": ""}
+                self.store.add("operator", "data set", "register", record)
                 self.queue("operator", name, {"kind": "describe"}, "bounds", state=JobState.ASKED)
                 continue
             found = stored[name]
@@ -199,12 +203,11 @@ class Office:
         for name, found in stored.items():
             kept = config.datasets.get(name)
             if found["state"] != DatasetState.RETIRED and (kept is None or kept.retired):
-                for job in self.store.jobs(dataset=name):
-                    if job["state"] in (JobState.WAITING, JobState.QUEUED):
-                        self.store.cancel_job("operator", job["id"], "The data set is retired.")
-                self.store.change_dataset(
-                    "operator", name, {}, action="retire", state=DatasetState.RETIRED
-                )
+                for state in (JobState.WAITING, JobState.QUEUED):
+                    for job in self.store.find("job", None, dataset=name, state=str(state)):
+                        self.store.cancel("operator", job["id"], "The data set is retired.")
+                words = {"state": DatasetState.RETIRED}
+                self.store.change("operator", "data set", name, "retire", **words)
         return problems
 
     def _set_quotas(self, found: Mapping[str, Any], declared: Dataset) -> list[str]:

@@ -12,6 +12,7 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader, select_autoes
 
 from sfumato.report.words import scientific
 from sfumato.service.access import Person
+from sfumato.tables.columns import arrow_kind
 
 
 def _figure(value: Any) -> str:
@@ -47,6 +48,7 @@ _filters: dict[str, Any] = {
     "percent": lambda value: f"{100 * float(value):.1f} %",
     "time": lambda text: str(text)[:16].replace("T", " "),
     "seconds_since": _seconds_since,
+    "is_number": lambda column: bool(arrow_kind(str(column["type"]))),
 }
 _templates.filters |= _filters
 
@@ -58,7 +60,7 @@ def page(
     office = request.app.state.office
     n_waiting = 0
     if who is not None and who.role == "officer":
-        n_waiting = len(office.store.jobs(state="waiting"))
+        n_waiting = len(office.store.find("job", None, state="waiting"))
     shared = {"who": who, "n_waiting": n_waiting, "is_studio": office.settings.is_studio}
     text = _templates.get_template(template).render(**{**shared, **values})
     return HTMLResponse(text, status)

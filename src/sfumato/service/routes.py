@@ -1,7 +1,7 @@
-"""Every verb of the service, once: a route of the API that answers JSON, and a page of the same.
+"""Every verb of the service, once: a route of the API, and with a template a page of the same.
 
-`verb` registers a function twice: under ``/api/v1`` with a token, and without that prefix with a
-session, where its answer fills a template or sends the browser on. Nothing here reads a row.
+`verb` registers a function under ``/api/v1``, where it takes and answers JSON, and a page under the
+same path without that prefix. Both take a token or a session. Nothing here reads a row.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,12 +32,12 @@ from sfumato.report.certificate import signed
 from sfumato.report.words import LIMITS, facts
 from sfumato.service import charts
 from sfumato.service.access import ROLES, ForbiddenError, Person, admit, person_of, signed_in
-from sfumato.service.config import Delta, Epsilon, Line
-from sfumato.service.forms import TYPES, columns_to_confirm, opening, request_of
+from sfumato.service.config import Delta, Epsilon, Line, decimal_point
 from sfumato.service.office import Office, as_tuples
 from sfumato.service.pages import page
 from sfumato.service.store import ENDED, DatasetState, JobState, NotFoundError, now
 from sfumato.service.tasks import ESTIMATORS, checked_task, settings_of
+from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
 
 Record = dict[str, Any]
@@ -58,7 +59,9 @@ STATES = {
     "failed": "nothing was charged",
     "lost": "charged, and nothing was shown",
 }
-PLAN_PATIENCE = 24.0  # seconds
+TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
+TYPED = {"lower", "upper", "fill", "categories", "labels"}
+PLAN_PATIENCE = 60.0  # seconds
 REPORT_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-downloads"
 
 
@@ -94,11 +97,11 @@ class NewJob(_Body):
 class Opening(_Body):
     """All that is public about a table, confirmed at once."""
 
-    columns: dict[Line, dict[str, Any]] = Field(
+    columns: dict[Line, Record] = Field(
         max_length=10_000, description="Facts of every column, as in a file of bounds."
     )
-    target: dict[str, Any] | None = Field(default=None, description="Facts of the target.")
-    file: dict[str, Any] | None = Field(default=None, description="How the file is written.")
+    target: Record | None = Field(default=None, description="Facts of the target.")
+    file: Record | None = Field(default=None, description="How the file is written.")
     person_rows: int | None = Field(default=None, ge=1, le=10**6, description="Of one person.")
     per_person: Literal["average", "sum"] | None = Field(default=None, description="How added up.")
     one_row_per_person: bool = Field(default=False, description="No person has a second row.")
@@ -151,85 +154,70 @@ def allowed(*roles: str, writes: bool) -> Callable[[Request], None]:
     return guard
 
 
-def body_of(kind: type[_Body], parse: Callable[[Any], Any] = dict) -> Any:
-    """Return a dependency that reads a body: JSON from programs, a form from pages."""
-
-    async def read(request: Request) -> Any:
-        if request.headers.get("content-type", "").startswith("application/json"):
-            try:
-                return kind.model_validate_json(await request.body())
-            except RecursionError:
-                raise InvalidInputError("The body is too deep.") from None
-        form = {key: str(value) for key, value in (await request.form()).items()}
-        return kind.model_validate(parse(form))
-
-    return Depends(read)
-
-
-JobBody = Annotated[NewJob, body_of(NewJob, request_of)]
-OpeningBody = Annotated[Opening, body_of(Opening, opening)]
-DecisionBody = Annotated[Decision, body_of(Decision)]
-ProposalBody = Annotated[Proposal, body_of(Proposal)]
-BODIES = {"JobBody": NewJob, "OpeningBody": Opening, "DecisionBody": Decision}
-
-
 def verb(
     method: str,
     path: str,
     *roles: str,
     template: str | None = None,
-    then: str | None = None,
     in_api: bool = True,
     tag: str = "data sets",
     status: int = 200,
     at: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a route of the API, and as a page with a template or a next place."""
+    """Register a function as a route of the API, and what it returns as a page or a file."""
+    guard = [Depends(allowed(*(roles or ROLES), writes=method != "GET"))]
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        guard = [Depends(allowed(*(roles or ROLES), writes=method != "GET"))]
-        extra: Record = {"x-roles": list(roles or ROLES)}
-        if (kind := BODIES.get(function.__annotations__.get("body", ""))) is not None:
-            schema = {"application/json": {"schema": kind.model_json_schema()}}
-            extra["requestBody"] = {"required": True, "content": schema}
-        if in_api:
-            api.add_api_route(
-                path,
-                function,
-                methods=[method],
-                dependencies=guard,
-                tags=[tag],
-                status_code=status,
-                openapi_extra=extra,
-                response_model=None,
-            )
-        if template is None and then is None:
-            if in_api:  # a file is the same for both
-                pages.add_api_route(path, function, methods=[method], dependencies=guard)
-            return function
-
-        def answer(result: Any, call: Asked) -> Response:
-            if isinstance(result, Response):
+        @functools.wraps(function)
+        async def answer(*positional: Any, call: Asked, **named: Any) -> Any:
+            if asyncio.iscoroutinefunction(function):
+                result = await function(*positional, call=call, **named)
+            else:  # writers wait for each other, and are not to take the threads of readers
+                limit = call.request.app.state.writers if method == "POST" else None
+                work = functools.partial(function, *positional, call=call, **named)
+                result = await to_thread.run_sync(work, limiter=limit)
+            if template is None or isinstance(result, Response) or not _is_page(call):
                 return result
-            if then is not None:
-                return RedirectResponse(then.format(**result), 303)
-            values = result if isinstance(result, dict) else {"found": result}
-            return page(call.request, str(template), call.who, **values)
+            return page(call.request, template, call.who, **result)
 
-        @functools.wraps(function)
-        def shown(*positional: Any, call: Asked, **named: Any) -> Response:
-            return answer(function(*positional, call=call, **named), call)
-
-        @functools.wraps(function)
-        async def awaited(*positional: Any, call: Asked, **named: Any) -> Response:
-            return answer(await function(*positional, call=call, **named), call)
-
-        is_async = asyncio.iscoroutinefunction(function)
-        wrapped = awaited if is_async else shown
-        pages.add_api_route(at or path, wrapped, methods=[method], dependencies=guard)
+        words: Any = {"methods": [method], "dependencies": guard, "response_model": None}
+        if in_api:
+            extra = {"x-roles": list(roles or ROLES)}
+            api.add_api_route(
+                path, answer, tags=[tag], status_code=status, openapi_extra=extra, **words
+            )
+        if template is not None or method == "GET":
+            pages.add_api_route(at or path, answer, **words)
         return function
 
     return register
+
+
+def _is_page(call: Asked) -> bool:
+    return not call.request.url.path.startswith(api.prefix)
+
+
+def as_typed(name: str, facts: Record) -> Record:
+    """Return what is declared about a column in the types of the column; forms send texts."""
+    kind = arrow_kind(facts["type"]) if facts.get("type") in TYPES else ""
+
+    def typed(value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(map(typed, value))
+        if not isinstance(value, str) or not kind:
+            return value
+        if kind == "b":
+            return value.lower() in ("true", "1", "yes")
+        try:
+            found = float(decimal_point(value))
+        except ValueError:
+            raise InvalidInputError(f"{name}: {value!r} is not a number.") from None
+        return int(found) if kind in ("i", "u") and found.is_integer() else found
+
+    if facts.get("left_out"):
+        return {"type": facts.get("type"), "left_out": True}
+    told = {key: typed(facts[key]) for key in facts.keys() & TYPED}
+    return {**as_tuples(facts), **told}
 
 
 # Data sets ----------------------------------------------------------------------------------------
@@ -244,11 +232,11 @@ def me(call: Call) -> Record:
 @verb("GET", "/datasets", template="home.html", at="/")
 def datasets(call: Call) -> Any:
     """The data sets that you may see, with what is spent and left."""
-    names = [one["name"] for one in call.office.store.datasets()]
+    names = [one["name"] for one in call.office.store.find("data set")]
     found = [
         call.office.shown_to(call.who, one) for one in names if call.office.sees(call.who, one)
     ]
-    if call.office.settings.is_studio and found and "/api/" not in call.request.url.path:
+    if call.office.settings.is_studio and found and _is_page(call):
         return RedirectResponse(f"/datasets/{found[0]['name']}", 303)
     return {"datasets": found}
 
@@ -257,8 +245,11 @@ def datasets(call: Call) -> Any:
 def dataset(call: Call, name: str) -> Any:
     """Schema, public facts, budget and releases of a data set; never a row."""
     found = call.office.shown_to(call.who, name)
-    is_page = "/api/" not in call.request.url.path
-    if is_page and found["state"] == DatasetState.PROPOSED and call.office.settings.is_studio:
+    if (
+        _is_page(call)
+        and found["state"] == DatasetState.PROPOSED
+        and call.office.settings.is_studio
+    ):
         return RedirectResponse(f"/datasets/{name}/confirm", 303)
     exact = None
     if call.who.has("officer", "auditor") and found["holdings"] and not call.office.shown_until():
@@ -272,26 +263,24 @@ def confirm(call: Call, name: str) -> Any:
     found = call.office.shown_to(call.who, name)
     if found["state"] != DatasetState.PROPOSED:
         return RedirectResponse(f"/datasets/{name}", 303)
-    told = columns_to_confirm(found)
-    return {"dataset": found, "columns": told, "types": TYPES}
+    return {"dataset": found, "types": TYPES}
 
 
-@verb("POST", "/datasets/{name}/describe", "officer", then="/datasets/{name}")
-def describe(call: Call, name: str, body: ProposalBody) -> Record:
+@verb("POST", "/datasets/{name}/describe", "officer")
+def describe(call: Call, name: str, body: Proposal) -> Record:
     """Propose bounds anew, in a studio with another column to predict."""
     found = call.office.found(call.who, name)
-    changes: Record = {"reason": ""}
+    changes: Record = {"reason": "", "state": DatasetState.DESCRIBING}
     if call.office.settings.is_studio:
         changes["target"] = body.target or None
-    words: Any = {"action": "describe again", "state": DatasetState.DESCRIBING}
-    call.office.store.change_dataset(call.who.name, name, changes, **words)
+    call.office.store.change(call.who.name, "data set", name, "describe again", **changes)
     task = {"kind": "describe"}
     call.office.queue(call.who.name, found["name"], task, "bounds", state=JobState.ASKED)
     return {"name": name}
 
 
-@verb("POST", "/datasets/{name}/open", "officer", then="/datasets/{name}")
-def open_dataset(call: Call, name: str, body: OpeningBody) -> Record:
+@verb("POST", "/datasets/{name}/open", "officer")
+def open_dataset(call: Call, name: str, body: Opening) -> Record:
     """Confirm all bounds and open the data set; they are never changed afterwards."""
     office, found = call.office, call.office.found(call.who, name)
     if found["state"] != DatasetState.PROPOSED:
@@ -302,9 +291,11 @@ def open_dataset(call: Call, name: str, body: OpeningBody) -> Record:
     if proposed.get("file") is not None and body.file is None:
         raise InvalidInputError("State how the file is written: its words for 'missing' are cells.")
     target = proposed.get("target")
-    record = {**proposed, "columns": body.columns, "confirmed": True}
+    columns = {column: as_typed(column, facts) for column, facts in body.columns.items()}
+    record = {**proposed, "columns": columns, "confirmed": True}
     if target is not None:
-        record["target"] = {**(body.target or {}), "column": target["column"]}
+        facts = as_typed(target["column"], body.target or {})
+        record["target"] = {**facts, "column": target["column"]}
     if body.file is not None:
         record["file"] = {key: value for key, value in body.file.items() if value not in (None, "")}
     for key in ("person_rows", "per_person"):
@@ -319,19 +310,19 @@ def open_dataset(call: Call, name: str, body: OpeningBody) -> Record:
         raise InvalidInputError("Unit 'person' needs the column of IDs: 'person' in service.toml.")
     record["seal"] = bounds.seal
     record.pop("looks_like_ids", None)  # read off the rows, and answered by now
-    changes: Record = {"bounds": record, "notes": {}, "opened": True, "confirmed_by": call.who.name}
+    changes = {"bounds": record, "notes": {}, "opened": True, "confirmed_by": call.who.name}
     if office.settings.is_studio:
         changes |= {"epsilon": body.epsilon or found["epsilon"]}
         changes |= {"protected": body.protected or found["protected"]}
     facts_of = {**found, **changes}
     budget = found["budget"]
     if budget == name and not office.has_budget(name):  # else a start was cut short
-        words = {key: facts_of[key] for key in ("epsilon", "delta", "unit", "relation", "kind")}
-        SharedBudget.create(office.ledger, budget, **words)
+        asked = {key: facts_of[key] for key in ("epsilon", "delta", "unit", "relation", "kind")}
+        SharedBudget.create(office.ledger, budget, **asked)
     elif budget != name and budget not in office.budgets():
         raise InvalidInputError(f"Open the data set {budget!r} first: its budget is shared.")
-    told: Any = {"action": "open", "state": DatasetState.OPEN, "detail": {"bounds": record}}
-    office.store.change_dataset(call.who.name, name, changes, **told)
+    words = {"state": DatasetState.OPEN, "detail": {"bounds": record}}
+    office.store.change(call.who.name, "data set", name, "open", **words, **changes)
     office.sync()
     return {"name": name}
 
@@ -381,7 +372,7 @@ def _task(found: Record, body: NewJob) -> tuple[Record, float]:
 
 
 @verb("POST", "/datasets/{name}/plan", "analyst", template="cost.html", tag="jobs")
-async def plan(call: Call, name: str, body: JobBody) -> Record:
+async def plan(call: Call, name: str, body: NewJob) -> Record:
     """What a request would cost by its own mechanism, and leave; no row is read.
 
     Returns whether it `fits`, what total and quota are `after` it, the `largest` epsilon that still
@@ -399,10 +390,10 @@ async def plan(call: Call, name: str, body: JobBody) -> Record:
         job = await asyncio.to_thread(office.queue, who.name, name, wanted, "preview", **words)
         for _ in range(int(PLAN_PATIENCE / 0.05)):
             await asyncio.sleep(0.05)
-            job = await asyncio.to_thread(office.store.job, job["id"])
+            job = await asyncio.to_thread(office.store.get, "job", job["id"])
             if job["state"] not in (JobState.ASKED, JobState.RUNNING):
                 break
-        await asyncio.to_thread(office.store.forget_plan, job["id"])
+        await asyncio.to_thread(office.store.forget, job["id"])
     finally:
         call.request.app.state.plans[who.name] -= 1
     told = job.get("plan") or {"problem": job.get("reason") or "The workers are busy. Try again."}
@@ -412,8 +403,8 @@ async def plan(call: Call, name: str, body: JobBody) -> Record:
     return {"epsilon": body.epsilon, "delta": delta, "needs_approval": needs, **told}
 
 
-@verb("POST", "/datasets/{name}/jobs", "analyst", then="/jobs/{id}", tag="jobs", status=202)
-def submit(call: Call, name: str, body: JobBody) -> Record:
+@verb("POST", "/datasets/{name}/jobs", "analyst", tag="jobs", status=202)
+def submit(call: Call, name: str, body: NewJob) -> Record:
     """Ask for a release. With an Idempotency-Key a retry gives the same job.
 
     It is rehearsed on dummy rows, which says what it costs; then it waits for an officer or goes on
@@ -441,9 +432,10 @@ def _shown(job: Mapping[str, Any]) -> Record:
 def jobs(call: Call, state: str | None = None) -> Record:
     """Your jobs; officers and auditors see all."""
     sees_all = call.who.has("officer", "auditor")
-    found = call.office.store.jobs(person=None if sees_all else call.who.name, state=state)
+    find, person = call.office.store.find, None if sees_all else call.who.name
+    found = find("job", None if state else 1000, person=person, state=state)
     told = [_shown(one) for one in found if "estimator" in one["task"]]
-    waiting = call.office.store.jobs(state="waiting") if call.who.has("officer") else []
+    waiting = find("job", None, state="waiting") if call.who.has("officer") else []
     return {"jobs": told, "waiting": waiting}
 
 
@@ -454,7 +446,7 @@ def job(call: Call, identity: str) -> Record:
     Waiting, queued and running go on. Released has a release. Declined, cancelled, refused (by the
     budget) and failed cost nothing. Lost was charged, and then nothing was shown.
     """
-    found = call.office.store.job(identity)
+    found = call.office.store.get("job", identity)
     is_own = call.who.has("officer", "auditor") or found["person"] == call.who.name
     if not is_own or "estimator" not in found["task"]:
         raise NotFoundError(f"There is no job {identity!r}.")
@@ -463,22 +455,23 @@ def job(call: Call, identity: str) -> Record:
     return {**told, "words": STATES[told["state"]], "protected": protected}
 
 
-@verb("POST", "/jobs/{identity}/decide", "officer", then="/jobs/{id}", tag="jobs")
-def decide(call: Call, identity: str, body: DecisionBody) -> Record:
+@verb("POST", "/jobs/{identity}/decide", "officer", tag="jobs")
+def decide(call: Call, identity: str, body: Decision) -> Record:
     """Approve a request that waits, or decline it; a declined one costs nothing."""
     state = JobState.QUEUED if body.approve else JobState.DECLINED
-    words: Any = {"reason": body.reason, "decided_by": call.who.name}
-    found = call.office.store.job(identity)
-    if found["person"] == call.who.name and call.who.role != "owner":
-        raise ForbiddenError("A request is decided by somebody other than its author.")
-    return call.office.store.move_job(call.who.name, identity, state, **words)
+    store, who = call.office.store, call.who
+    found = store.get("job", identity)
+    if found["person"] == who.name and who.role != "owner":
+        raise ForbiddenError("Nobody decides on a request of their own.")
+    words = {"reason": body.reason, "decided_by": who.name, "changed": now()}
+    return store.change(who.name, "job", identity, f"job {state}", state=state, **words)
 
 
-@verb("POST", "/jobs/{identity}/cancel", "officer", "analyst", then="/jobs/{id}", tag="jobs")
+@verb("POST", "/jobs/{identity}/cancel", "officer", "analyst", tag="jobs")
 def cancel(call: Call, identity: str) -> Record:
     """End a job; what was charged stays charged."""
     job(call, identity)
-    return _shown(call.office.store.cancel_job(call.who.name, identity))
+    return _shown(call.office.store.cancel(call.who.name, identity))
 
 
 # Releases -----------------------------------------------------------------------------------------
@@ -487,7 +480,9 @@ def cancel(call: Call, identity: str) -> Record:
 @verb("GET", "/releases", tag="releases")
 def releases(call: Call, dataset: str | None = None) -> Record:
     """Releases of the data sets that you may see."""
-    found = call.office.store.releases(dataset)
+    found = [
+        one for one in call.office.store.find("release", dataset=dataset) if one["shown"] <= now()
+    ]
     seen = {name: call.office.sees(call.who, name) for name in {one["dataset"] for one in found}}
     return {"releases": [one for one in found if seen[one["dataset"]]]}
 
@@ -514,8 +509,8 @@ def release(call: Call, identity: str) -> Record:
 
 
 def _release(call: Asked, identity: str) -> Record:
-    found = call.office.store.release(identity)
-    if not call.office.sees(call.who, found["dataset"]):
+    found = call.office.store.get("release", identity)
+    if found["shown"] > now() or not call.office.sees(call.who, found["dataset"]):
         raise NotFoundError(f"There is no release {identity!r}.")
     return found
 
@@ -610,14 +605,16 @@ def charges(call: Call, name: str) -> Record:
 def audit(call: Call, last: Annotated[int, Query(ge=1, le=10_000)] = 200) -> Record:
     """Whether every line is intact, who spent what, and what was done, the newest first."""
     office = call.office
-    named = {one["budget"]: one["name"] for one in office.store.datasets() if one.get("opened")}
+    named = {
+        one["budget"]: one["name"] for one in office.store.find("data set") if one.get("opened")
+    }
     key = office.settings.key_for("web")
     public = None if key is None else Path(f"{key}.pub").read_text().strip()
     return {
         "checked": office.verify(),
         "holdings": {b: office.shown_to(call.who, n)["holdings"] for b, n in named.items()},
         "charges": {b: charges(call, n)["charges"] for b, n in named.items()},
-        "lines": office.store.audit(last=last),
+        "lines": office.store.audit(last),
         "public_key": public,
         "key_fingerprint": public and sha256(public.encode()).hexdigest(),
     }

@@ -1,36 +1,28 @@
-"""The processes of a service: the web process, the workers, and one that keeps both alive.
+"""The processes of a service: the workers' is the first, and keeps the web process alive.
 
-The keeper checks everything that can be wrong at a start, binds the port, imports everything once
-and forks its parts, so that a part that has ended is back in a moment.
+Everything that can be wrong at a start is checked, and the port is taken, before anything is
+promised. `--part` runs one of the two alone, where two users or containers keep rows from the web.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
-import os
-import signal
 import socket
 import ssl
 import sys
-import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.service.config import Settings
 from sfumato.service.office import Office
 from sfumato.service.web import JsonLines, create_app, forbid_reading
-from sfumato.service.workers import Workers, end_with_parent
+from sfumato.service.workers import Workers
 
-PARTS = ("web", "workers")
-PAUSE = 0.1
 SWITCH = 0.0005  # seconds: an answer of a millisecond is not to wait for ten threads' turns
-PATIENCE = 10.0  # seconds for a part to end
-MAX_ENDS = 5  # of one part in a minute, before the keeper gives up
 HEADER_SECONDS, MAX_CONNECTIONS = 15.0, 1000
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -39,13 +31,13 @@ log = logging.getLogger("sfumato.service")
 
 def serve_parts(
     settings: Settings,
-    parts: Sequence[str] = PARTS,
+    part: str = "",
     *,
     host: str | None = None,
     port: int | None = None,
     ready: Callable[[str], None],
 ) -> None:
-    """Run the parts of a service, and start one again that has ended, until a signal comes."""
+    """Run a service, or one part of it, until a signal comes."""
     import uvicorn  # noqa: F401 - before the fork
 
     handler = logging.StreamHandler()
@@ -60,32 +52,18 @@ def serve_parts(
     office.store.close()
     if problems:
         raise InvalidInputError(" ".join(problems))
-    bound, app = None, None
-    if "web" in parts:
-        bound, app = _bound(settings, host, port), create_app(settings)
-        scheme = "https" if service.certificate else "http"
-        ready(f"{scheme}://{host}:{bound.getsockname()[1]}")
-    ends: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ends.append(1))
-    gc.freeze()  # a collection in a part would copy the pages that it shares
-    running = {part: _forked(part, settings, app, bound) for part in parts}
-    failures: list[float] = []
-    while not ends:
-        time.sleep(PAUSE)
-        for part, process in running.items():
-            ended, status = os.waitpid(process, os.WNOHANG)
-            if ended and not ends:
-                code = os.waitstatus_to_exitcode(status)
-                log.error("the part %s ended with status %s and is started again", part, code)
-                failures = [one for one in failures if time.monotonic() - one < 60]
-                failures.append(time.monotonic())
-                if code > 0 and len(failures) > MAX_ENDS:
-                    _ended(each for each in running.values() if each != process)
-                    raise InvalidInputError(f"The part {part!r} ends again and again: see the log.")
-                time.sleep(PAUSE)
-                running[part] = _forked(part, settings, app, bound)
-    _ended(running.values())
+    if part == "workers":
+        Workers(settings).run()
+        return
+    bound, app = _bound(settings, host, port), create_app(settings)
+    scheme = "https" if service.certificate else "http"
+    ready(f"{scheme}://{host}:{bound.getsockname()[1]}")
+    answer = partial(_answer, settings, app, bound)
+    if part == "web":
+        answer()
+        return
+    gc.freeze()  # a collection in the web process would copy the pages that it shares
+    Workers(settings).run(answer)
 
 
 def _bound(settings: Settings, host: str, port: int) -> socket.socket:
@@ -114,49 +92,6 @@ def _bound(settings: Settings, host: str, port: int) -> socket.socket:
     except OSError as error:
         raise InvalidInputError(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
     return bound
-
-
-def _ended(processes: Any) -> None:
-    """End the parts, those that do not listen by force."""
-    left = set(processes)
-    for process in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE
-    while left:
-        for process in list(left):
-            with contextlib.suppress(ChildProcessError):
-                if not os.waitpid(process, os.WNOHANG)[0]:
-                    continue
-            left.remove(process)
-        if left and time.monotonic() > deadline:
-            for process in left:
-                os.kill(process, signal.SIGKILL)
-        time.sleep(PAUSE if left else 0)
-
-
-def _forked(part: str, settings: Settings, app: Any, bound: socket.socket | None) -> int:
-    parent = os.getpid()
-    with warnings.catch_warnings():  # this process has one thread of Python's own
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child:
-        (settings.state / f"{part}.pid").write_text(str(child))
-        return child
-    code = 1
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        end_with_parent(parent)
-        if part == "workers":
-            Workers(settings).run()
-        elif bound is not None:
-            _answer(settings, app, bound)
-        code = 0
-    except BaseException:
-        log.exception("the part %s failed", part)
-    finally:
-        os._exit(code)
 
 
 def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:

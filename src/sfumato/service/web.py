@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
@@ -49,6 +50,7 @@ a sentence, "message"; they never depend on rows. A submit with an Idempotency-K
 """
 MAX_BYTES, BODY_SECONDS, SESSION_SECONDS = 2**20, 20, 12 * 3600
 STALE, MIN_SPACE, MAX_QUEUE_AGE = 15.0, 100e6, 3600.0  # of a healthy service
+WRITERS = 4  # requests that write at once; the others' threads are for readers
 ASSETS = {"pages.js": "text/javascript", "vega.min.js": "text/javascript", "pages.css": "text/css"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -91,7 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.office = office = Office(settings)
     app.state.limiter = Limiter(settings.config.service.requests_per_second)
-    app.state.plans = {}
+    app.state.plans, app.state.writers = {}, CapacityLimiter(WRITERS)
     registry = CollectorRegistry()
     lasted = Histogram("sfumato_request_seconds", "Answers", ["status"], registry=registry)
     gauge = Gauge("sfumato_service", "State of the service", ["what"], registry=registry)

@@ -20,13 +20,21 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import file_digest
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from sfumato.exceptions import BudgetExceededError, SfumatoError, UnsupportedEventError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    SfumatoError,
+    UnsupportedEventError,
+)
 from sfumato.ledger.shared_budget import Payer
 from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Guarantee
@@ -40,8 +48,10 @@ from sfumato.tables.schema import TableBounds
 log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
-CHORES_AT_ONCE = 2  # next to the jobs, so that a preview does not wait for one
-REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0
+PATIENCE = 10.0  # seconds for the processes of a killed service to be gone
+MAX_ENDS = 5  # of the web process in a minute
+CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
+REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0  # the first two of a processor
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
 TOO_SLOW = (
     f"On {tasks.REHEARSED_ROWS} dummy rows these settings took more than the seconds or the memory "
@@ -60,13 +70,14 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     kind = job["task"]["kind"]
     if kind == "describe":
         _describe(office, job["dataset"])
-        office.store.move_job("worker", job["id"], JobState.RELEASED)
+        _end(office, job["id"], JobState.RELEASED)
         return
     if kind == "plan":
-        signal.alarm(PLAN_SECONDS)  # the kernel ends what takes longer
-        office.store.move_job("worker", job["id"], JobState.RELEASED, plan=_plan(office, job))
+        signal.setitimer(signal.ITIMER_PROF, PLAN_SECONDS)  # the kernel ends what takes longer
+        told = {"state": str(JobState.RELEASED), "plan": _plan(office, job)}
+        office.store.change(None, "job", job["id"], **told)
         return
-    dataset, store = office.dataset(job["dataset"]), office.store
+    dataset = office.dataset(job["dataset"])
     payer = office.budget(dataset).payer(job["person"], job["purpose"], job["id"])
     aside = settings.releases / f".{job['id']}.part"
     shutil.rmtree(aside, ignore_errors=True)
@@ -89,7 +100,14 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     more: Any = {} if state == JobState.WAITING else {"shown": _shown(settings)}
-    store.move_job("worker", job["id"], state, reason=reason, **more, **(record or {}))
+    _end(office, job["id"], state, reason, **more, **(record or {}))
+
+
+def _end(office: Office, identity: str, state: str, reason: str = "", **changes: Any) -> None:
+    """Take a job a step, and say so in the audit log."""
+    told: Any = {"state": state, "detail": {"reason": reason} if reason else {}}
+    told |= {"reason": reason, "changed": now(), **changes}
+    office.store.change("worker", "job", identity, f"job {state}", **told)
 
 
 def _attempt(
@@ -105,7 +123,7 @@ def _attempt(
     if declared is None or dataset["state"] != DatasetState.OPEN or not may_ask:
         return JobState.REFUSED, "The data set is no longer open to you. Nothing was charged.", None
     if "cost" not in job:
-        signal.alarm(REHEARSAL_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, REHEARSAL_SECONDS)
         try:
             events = tasks.rehearse(dataset, job)
             costs = office.costs(job["person"], dataset, events)
@@ -115,13 +133,13 @@ def _attempt(
             log.exception("the rehearsal of job %s failed", job["id"])
             return JobState.FAILED, ENDED_EARLY, None
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         told = {"cost": costs}
         if not costs or not all(one["fits"] for one in costs):
             return JobState.REFUSED, _does_not_fit(costs), told
         if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
             return JobState.WAITING, "", told
-        office.store.set_phase(job["id"], "fitting", **told)
+        office.store.change(None, "job", job["id"], phase="fitting", **told)
     try:
         bounds = TableBounds.from_record(dataset["bounds"])
         key = office.settings.key_for("workers")
@@ -195,7 +213,7 @@ def _describe(office: Office, name: str) -> None:
         is_public = dataset["relation"] == "replace_one" and dataset["unit"] != "person"
         changes = {**found, "n_rows": found["n_rows"] if is_public else None, "fingerprint": mark}
         state = DatasetState.PROPOSED
-        for other in office.store.datasets():
+        for other in office.store.find("data set"):
             is_own = other["name"] == name or other["budget"] == dataset["budget"]
             if not is_own and other.get("fingerprint") == mark:
                 words = f"The file has the content of the data set {other['name']!r}"
@@ -204,17 +222,17 @@ def _describe(office: Office, name: str) -> None:
         log.error("the table of %s cannot be described: %s", name, type(error).__name__)
         told = f"The table could not be read: {error}" if office.settings.is_studio else UNREADABLE
         changes, state = {"reason": told}, DatasetState.UNREADABLE
-    office.store.change_dataset("worker", name, changes, action="describe", state=state)
+    office.store.change("worker", "data set", name, "describe", state=state, **changes)
 
 
 def _store_release(office: Office, release: Mapping[str, Any]) -> None:
-    words: Any = {"release": release, "shown": release["shown"]}
-    office.store.move_job("worker", release["id"], JobState.RELEASED, **words)
+    kept = {**release, "created": release["shown"], "state": "released"}
+    _end(office, release["id"], JobState.RELEASED, release=kept, shown=release["shown"])
 
 
 def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
     """Assign a job whose process is gone the state that the ledger and the disk say."""
-    settings, store = office.settings, office.store
+    settings = office.settings
     place = settings.releases / job["id"] / "release.json"
     if place.exists():  # stored in full, and the row was not written
         _store_release(office, json.loads(place.read_text()))
@@ -227,12 +245,12 @@ def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
     elif job.get("cancel"):
         state, reason = JobState.CANCELLED, ""
     elif again and attempts < 3:
-        store.move_job("worker", job["id"], JobState.QUEUED, attempts=attempts + 1)
+        _end(office, job["id"], JobState.QUEUED, attempts=attempts + 1)
         return
     elif job["task"]["kind"] == "describe":
-        words: Any = {"action": "describe failed", "state": DatasetState.UNREADABLE}
-        store.change_dataset("worker", job["dataset"], {"reason": UNREADABLE}, **words)
-    store.move_job("worker", job["id"], state, reason=reason, shown=_shown(settings))
+        told = {"state": DatasetState.UNREADABLE, "reason": UNREADABLE}
+        office.store.change("worker", "data set", job["dataset"], "describe failed", **told)
+    _end(office, job["id"], state, reason, shown=_shown(settings))
 
 
 def _shown(settings: Settings) -> str:
@@ -258,32 +276,56 @@ class Workers:
     def __init__(self, settings: Settings) -> None:
         self.settings, self.office = settings, Office(settings)
         self.store = self.office.store
-        self._children: dict[int, tuple[dict[str, Any], float]] = {}
+        self._children: dict[BaseProcess, tuple[dict[str, Any], float]] = {}
         self._ends, self._swept = False, 0.0
         self._config: Config | None = None
 
-    def run(self) -> None:
-        """Work until a signal ends it, and its jobs, which are settled at the next start."""
+    def run(self, answer: Callable[[], None] | None = None) -> None:
+        """Work until a signal ends it, and its jobs, which are settled at the next start.
+
+        With `answer`, that runs in a web process of its own, which is started again if it ends.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: setattr(self, "_ends", True))
+        web, failures = None, list[float]()
         with (self.settings.state / "workers.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a second set of workers waits
+            self._lock(file, may_wait=answer is None)
             import sfumato.tables.proposal  # noqa: F401 - what jobs need: a child starts at once
 
             for name in {name for names in tasks.ESTIMATORS.values() for name in names}:
                 tasks.settings_of(name)
-            for job in self.store.jobs(state=JobState.RUNNING):
+            for job in self.store.find("job", None, state="running"):
                 settle(self.office, job, again=True)
             while not self._ends:
+                if answer is not None and (web is None or not web.is_alive()):
+                    if web is not None:
+                        log.error("the web process ended with %s: started again", web.exitcode)
+                        failures = [one for one in failures if time.monotonic() - one < 60]
+                        failures += [time.monotonic()] if (web.exitcode or 0) > 0 else []
+                    if len(failures) > MAX_ENDS:
+                        raise ServiceError("The web process ends again and again: see the log.")
+                    web = forked(answer)
+                    (self.settings.state / "web.pid").write_text(str(web.pid))
                 try:
                     self.step()
                 except ServiceError as error:  # a database that comes back
                     log.error("the workers wait for the store: %s", error)
                     time.sleep(1)
                 time.sleep(PAUSE)
-            for child in self._children:
-                os.kill(child, signal.SIGKILL)
+            for child in [*self._children, *([] if web is None else [web])]:
+                child.kill()
         self.store.close()
+
+    def _lock(self, file: Any, *, may_wait: bool) -> None:
+        """Be the only workers of this state; a whole service does not wait for another one."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if not may_wait and time.monotonic() > deadline:
+                raise InvalidInputError(f"Another service works in '{self.settings.state}'.")
+            time.sleep(PAUSE)
 
     def step(self) -> None:
         """Look after the children, start new ones, and follow what is declared."""
@@ -294,15 +336,15 @@ class Workers:
             for problem in self.office.sync():
                 log.error("%s", problem)
         for child, (job, start) in list(self._children.items()):
-            ended, _ = os.waitpid(child, os.WNOHANG)
+            is_running = child.is_alive()
             try:
-                current = self.store.job(job["id"])
-            except NotFoundError:  # a preview that is no longer awaited
+                current = self.store.get("job", job["id"])
+            except NotFoundError:  # a preview that nobody waits for
                 current = {**job, "state": JobState.RELEASED}
-            if not ended:
+            if is_running:
                 is_late = time.monotonic() - start > config.service.seconds
                 if is_late or current.get("cancel"):
-                    os.kill(child, signal.SIGKILL)
+                    child.kill()
                 continue
             del self._children[child]
             if current["state"] == JobState.RUNNING:
@@ -317,8 +359,8 @@ class Workers:
             (JobState.ASKED, CHORES_AT_ONCE - chores),
             (JobState.QUEUED, config.service.workers - len(self._children) + chores),
         ):
-            while left > 0 and (claimed := self.store.claim_job(state)) is not None:
-                self._children[self._forked(claimed)] = (claimed, time.monotonic())
+            while left > 0 and (claimed := self.store.claim(state)) is not None:
+                self._children[forked(self._work, claimed)] = (claimed, time.monotonic())
                 left -= 1
 
     def _note_heads(self) -> None:
@@ -337,31 +379,33 @@ class Workers:
             for identity in self.store.delete_before(moment.isoformat(timespec="milliseconds")):
                 shutil.rmtree(self.settings.releases / identity, ignore_errors=True)
 
-    def _forked(self, job: dict[str, Any]) -> int:
-        parent = os.getpid()
-        with warnings.catch_warnings():  # this process has one thread of Python's own
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child:
-            return child
-        code = 1
+    def _work(self, job: dict[str, Any]) -> None:
+        os.nice(5)  # people who wait for a page come first
+        limit = self.settings.config.service.memory * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no image of rows on the disk
+        run_job(self.settings, job)
+
+
+def forked(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Run a function in a child that starts at once, and ends when its parent ends (Linux)."""
+    parent = os.getpid()
+
+    def run() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            end_with_parent(parent)
-            os.nice(5)  # people who wait for a page come first
-            limit = self.settings.config.service.memory * 2**20
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no image of rows on the disk
-            run_job(self.settings, job)
-            code = 0
-        finally:
-            os._exit(code)
+            work(*arguments)
+        except Exception:
+            log.exception("a child failed")
+            raise SystemExit(1) from None
 
-
-def end_with_parent(parent: int) -> None:
-    """Let the kernel end this process when its parent ends (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    child = get_context("fork").Process(target=run)
+    with warnings.catch_warnings():  # this process has one thread of Python's own
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    return child

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -49,7 +47,6 @@ FEW_COLUMNS, ROWS_PER_COLUMN = 200, 5  # up to which curves are worth their nois
 LONG = 2**23  # cells of a table that is not read as a whole where a model can do without
 FOUND_LABELS = "set of labels found in the data"
 
-Array = NDArray[np.float64]
 Progress = Callable[[int], None]  # is told the number of rows that were read
 
 
@@ -190,24 +187,13 @@ def predict_table(
     if not hasattr(model, "predict") or (probabilities and not hasattr(model, "predict_proba")):
         wanted = "probabilities" if hasattr(model, "predict") else "predictions"
         raise InvalidInputError(f"A {type(model).__name__} gives no {wanted}.")
-    bounds = getattr(model, "bounds", None)
-    if isinstance(bounds, TableBounds):
-        columns = [column.name for column in bounds.used]
-        listed = [column for column in bounds.used if column.categories is not None]
-    else:
-        columns = [str(name) for name in getattr(model, "feature_names_in_", source.columns)]
-        listed = []
-        if len(columns) != model.n_features_in_:
-            raise InvalidInputError(
-                f"The model was trained on {model.n_features_in_} unnamed columns, the table "
-                f"'{source.path}' has {len(columns)}."
-            )
+    bounds = bounds_of(model)
+    columns = [column.name for column in bounds.used]
+    listed = [column for column in bounds.used if column.categories is not None]
     source.require([*columns, *keep])
     tables, new = [], Counter() if new_categories is None else new_categories
     for batch in source.batches(list(dict.fromkeys([*columns, *keep]))):
         rows = batch.select(columns)
-        if not isinstance(bounds, TableBounds):
-            rows = np.column_stack([np.asarray(rows[name].cast("float64")) for name in columns])
         for column in listed:
             cells = batch[column.name]
             codes = codes_of(cells, column.categories or ())
@@ -278,21 +264,25 @@ def table_for(model: Any, path: str | os.PathLike[str], **written: Any) -> Table
 
     `written` goes before what the bounds say of the text.
     """
-    bounds = getattr(model, "bounds", None)
-    if not isinstance(bounds, TableBounds):
-        return TableFile(path, text=TextFormat.from_record(written) if written else None)
+    bounds = bounds_of(model)
     declared = {} if bounds.text is None else bounds.text.to_record()
     text = TextFormat.from_record({**declared, **written}) if written else bounds.text
     return TableFile(path, bounds.types(), text)
 
 
+def bounds_of(model: Any) -> TableBounds:
+    """Return the bounds of a model of tables."""
+    bounds = getattr(model, "bounds", None)
+    if not isinstance(bounds, TableBounds):
+        raise InvalidInputError(f"This {type(model).__name__} was trained on arrays, not a table.")
+    return bounds
+
+
 def target_rows(model: Any, source: TableFile) -> tuple[Any, Any]:
     """Return the rows of a table and its target, as the bounds of a model say."""
-    bounds = getattr(model, "bounds", None)
-    if not isinstance(bounds, TableBounds) or bounds.target is None:
-        raise InvalidInputError(
-            "Only a model that was trained on a table with a target can be measured on a table."
-        )
+    bounds = bounds_of(model)
+    if bounds.target is None:
+        raise InvalidInputError("Only a model of a table with a target can be measured.")
     source.require([bounds.target.name])
     table = source.read(list(bounds.types()))
     return table, bounds.target.values(table[bounds.target.name])

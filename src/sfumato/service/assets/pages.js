@@ -1,20 +1,40 @@
 "use strict";
+const JSON_BODY = { "Content-Type": "application/json" };
+// What a form says, as JSON: a field is grouped by its data-group and read by its data-as.
+const told = (form, submitter) => {
+  const record = Object.create(null);
+  for (const field of [...form.elements, ...(submitter?.name ? [submitter] : [])]) {
+    if (!field.name || field.closest("[hidden]") || (field.type === "submit" && field !== submitter)) continue;
+    let place = record;
+    for (const step of JSON.parse(field.closest("[data-group]")?.dataset.group || "[]")) place = place[step] ??= Object.create(null);
+    const as = field === submitter ? "json" : field.dataset.as, text = as === "text" ? field.value : field.value.trim();
+    if (field.type === "checkbox") {
+      if (field.checked && field.hasAttribute("value")) (place[field.name] ??= []).push(field.value);
+      else if (field.checked) place[field.name] = true;
+    } else if (as === "lines") place[field.name] = text.split("\n").map((line) => line.trim()).filter(Boolean);
+    else if (as === "json" && text) place[field.name] = JSON.parse(text);
+    else if (text) place[field.name] = text;
+  }
+  return JSON.stringify(record);
+};
 // Forms are sent without leaving the page: what is wrong is said there, and no edit is lost.
 document.addEventListener("submit", async (event) => {
-  const form = event.target;
-  if (form.method !== "post" || !window.fetch) return;
+  const form = event.target, then = form.dataset.then;
+  if (!then) return;
   event.preventDefault();
-  const body = new URLSearchParams(new FormData(form, event.submitter));
   const alert = form.querySelector("[role=alert]") || form.appendChild(document.createElement("div"));
   alert.setAttribute("role", "alert");
   alert.className = "notice bad";
   alert.hidden = true;
   form.querySelectorAll("button").forEach((one) => { one.disabled = true; });
   try {
-    const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json, text/html" } });
-    if (answer.ok) { location.assign(answer.url); return; }
-    alert.textContent = (await answer.json()).message;
-  } catch { alert.textContent = "The service does not answer. Nothing was lost; try again."; }
+    const answer = await fetch(form.action, { method: "POST", body: told(form, event.submitter), headers: JSON_BODY });
+    const found = await answer.json();
+    if (answer.ok) { location.assign(then.replace(/{(\w+)}/g, (_, key) => found[key])); return; }
+    alert.textContent = found.message;
+  } catch (error) {
+    alert.textContent = error instanceof SyntaxError ? `Not valid JSON: ${error.message}` : "The service does not answer. Nothing was lost; try again.";
+  }
   alert.hidden = false;
   alert.tabIndex = -1;
   alert.focus();
@@ -43,11 +63,10 @@ if (ask) {
   let timer, newest = 0;
   const preview = async () => {
     const mine = ++newest;
-    const body = new URLSearchParams(new FormData(ask));
-    if ((body.get("purpose") || "").length < 3) body.set("purpose", "preview");
     cost.setAttribute("aria-busy", "true");
     try {
-      const answer = await fetch(ask.dataset.preview, { method: "POST", body });
+      const body = JSON.stringify({ ...JSON.parse(told(ask)), purpose: "preview" });
+      const answer = await fetch(ask.dataset.preview, { method: "POST", body, headers: JSON_BODY });
       const text = await answer.text();
       if (mine !== newest) return;
       const found = new DOMParser().parseFromString(text, "text/html");
