@@ -340,7 +340,7 @@ def test_a_row_gives_the_same_bits_in_any_company(kind: type, rng: np.random.Gen
                     assert [row.tobytes() for row in together] == [alone[i] for i in places]
 
 
-@pytest.mark.parametrize("kind", [IntoUnitBall, Centred, Projected, WithTarget])
+@pytest.mark.parametrize("kind", [IntoUnitBall, Centred, Projected, SmoothedCurves, WithTarget])
 def test_maps_that_say_so_lead_into_the_ball(kind: Any, rng: np.random.Generator) -> None:
     """From any row, also with parameters that no honest fit has: sums do not look again."""
     assert getattr(kind, "ends_in_ball", False) is (kind is not WithTarget)
@@ -419,3 +419,45 @@ def test_a_product_is_right_to_forty_bits(rng: np.random.Generator) -> None:
         )
         found = exact_product(rows, weights, math.sqrt(30))
         assert np.abs(found - exact).max() <= 2.0**-40 * np.linalg.norm(weights, axis=1).max()
+
+
+def test_maps_are_the_formulas_that_they_state(rng: np.random.Generator) -> None:
+    """By plain products of doubles; grids and hairs are far below the tolerance."""
+    rows = Bounds(norm=1.0).clip(rng.normal(size=(40, 5)) * 0.3)
+    basis, mean = np.linalg.qr(rng.normal(size=(5, 3)))[0], np.full(5, 0.05)
+
+    def shortened(rows: np.ndarray, radius: float) -> np.ndarray:
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), radius)
+
+    def same(row_map: Any, rows: np.ndarray, expected: np.ndarray) -> None:
+        assert row_map.width == expected.shape[1]
+        np.testing.assert_allclose(row_map(rows), expected, atol=2.0**-16)
+
+    ones = np.ones((len(rows), 1))
+    same(Centred(mean, 0.4), rows, shortened(rows - mean, 0.4))
+    same(Projected(mean, basis, 0.4), rows, shortened((rows - mean) @ basis, 0.4))
+    same(LinearRows(5, True), rows, np.hstack([rows, ones]) / math.sqrt(2))
+    half = LinearRows(5, True, constant=0.5)
+    same(half, rows, np.hstack([rows, ones / 2]) / math.sqrt(1.25))
+    assert half(rows)[0, -1] == pytest.approx(half.height, rel=1e-5)
+    same(LinearRows(5, False, basis, unit_length=True), rows, shortened(rows @ basis, 1e-9))
+    same(LinearRows(5, False, basis, radius=0.4), rows, shortened(rows @ basis, 0.4))
+    tiny = LinearRows(1, False, np.ones((1, 1)), radius=2.0**-20)
+    assert tiny(np.array([[2.0**-14]]))[0, 0] == pytest.approx(1.0, rel=1e-5)
+    target = rng.normal(size=(40, 1)) * 30
+    together, limit = np.hstack([rows, target]), np.clip(target, -64, 64)
+    for beside, expected in (
+        (BesideTarget(Centred(mean, 1.0), True), limit),
+        (BesideTarget(Centred(mean, 1.0), True, 0.5, 0.1), np.clip(10 * target - 5, -64, 64)),
+    ):
+        same(beside, together, np.hstack([shortened(rows - mean, 1.0), expected]))
+    box = Bounds(lower=[-1.0] * 4 + [0.0], upper=[1.0] * 5)
+    cube = IntoUnitCube(box, 5)
+    assert cube.inner_bounds == Bounds(lower=0.0, upper=1.0)
+    low, high = box.box(5) or ()
+    expected = (np.clip(rows, low, high) - low) / (high - low)
+    np.testing.assert_allclose(cube(rows), expected, atol=1e-12)
+    np.testing.assert_allclose(cube.to_rows(expected), np.clip(rows, low, high), atol=1e-12)
+    for longest in (1.0, 2.0**9):  # as many digits of longer columns
+        exact = truncate_to_grid(rows, FINE_BITS) @ (basis * longest)
+        assert np.abs(exact_projection(rows, basis * longest) - exact).max() < longest * 2.0**-22

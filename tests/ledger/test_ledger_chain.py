@@ -70,6 +70,8 @@ def test_the_chain_is_what_the_proof_sheet_says(written, path):
         assert head == line[4]
     assert (len(lines), head) == budget[7:] == (5, written.dataset("rows").head())
     assert [json.loads(line[3])["epsilon"] for line in lines] == [0.01, 0.02, 0.03, 0.04, 0.05]
+    marks = [line.mark for line in written.dataset("rows").lines()]
+    assert len({*filter(None, marks)}) == 5  # of five charges
 
 
 def _sha(fields):

@@ -123,6 +123,10 @@ def test_a_changed_sum_is_found(tmp_path: Path) -> None:
         file.execute("UPDATE sfumato_filters SET amount = '0' WHERE holder = 'ada'")
     with pytest.raises(LedgerTamperedError, match="ada"):
         shared.verify()
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE sfumato_filters SET amount = '3/10' WHERE holder = 'ada'")
+    with pytest.raises(LedgerTamperedError, match="ada"):
+        shared.verify()
 
 
 def test_twenty_analysts_at_once_spend_no_more_than_there_is(tmp_path: Path) -> None:

@@ -111,3 +111,15 @@ def test_no_charge_adds_nothing():
         for total in (nothing.plus(one, SCALE), one.plus(nothing, SCALE)):
             for field in ("epsilon", "delta", "mu_squared", "rho"):
                 assert getattr(total, field) == getattr(one, field)
+
+
+def test_large_and_narrow_charges_are_priced_by_the_quickest_bound_that_holds():
+    events = [LaplaceEvent(0.6)] * 6 + [PureEvent(0.4)]
+    assert added(events, Scale.of(4.0, DELTA)).fits(epsilon_spent(events, DELTA), DELTA)
+    ranges = [BoundedRangeEvent(0.05 + 1e-4 * i) for i in range(100)]
+    many = added(ranges)
+    assert many.few is None
+    rho = sum(event.epsilon**2 for event in ranges) / 8
+    assert many._simple_epsilon(DELTA) <= rho + 2 * math.sqrt(rho * math.log(1 / DELTA))
+    assert Spending.none(Scale.of(1.0, 0.0)).losses is None
+    assert Spending.none(SCALE).losses is not None

@@ -32,14 +32,26 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
     Mechanism,
     gaussian,
+    objective,
 )
 from sfumato.mechanisms.base import Released, taped, to_grid
 from sfumato.mechanisms.entropy import drawing_from, seeded
-from sfumato.mechanisms.objective import near_minimiser, norm_quantile
+from sfumato.mechanisms.exponential import QuantileMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.gaussian import GaussianShareMechanism
+from sfumato.mechanisms.objective import (
+    GaussianObjectiveMechanism,
+    farthest_minimiser,
+    near_minimiser,
+    norm_quantile,
+)
 from sfumato.mechanisms.sampling import rounded_noise
 from sfumato.papers.functions.printed import printed_mechanism
 from sfumato.privacy.composition import epsilon_spent
-from sfumato.privacy.events import GaussianEvent, NonPrivateEvent
+from sfumato.privacy.events import (
+    GaussianEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+)
 from sfumato.privacy.guarantee import Status
 
 FALSE_ALARM = 1e-6
@@ -527,3 +539,62 @@ def test_a_child_that_was_forked_during_a_draw_releases_nothing(
             os._exit(ending)
     assert released.shape == (3,)
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 7
+
+
+def test_minimisers_lie_within_the_equations_of_their_bounds() -> None:
+    convexity, linear = 0.5, 1.5
+    by_slopes = farthest_minimiser(2.0, math.inf, linear, convexity)
+    assert convexity * by_slopes == pytest.approx(2.0 + linear)
+    r = farthest_minimiser(math.inf, 3.0, linear, convexity)
+    assert convexity / 2 * r**2 - linear * r == pytest.approx(3.0)
+    assert np.finfo(float).eps / 2 == objective.UNIT_ROUNDOFF
+
+
+def test_the_noise_of_an_objective_is_accounted_to_the_last_term() -> None:
+    made = GaussianObjectiveMechanism(2.0, 0.1, 3.0, noise_multiplier=0.001, dimension=2)
+    mu = math.sqrt(made.residual / made.sensitivity) / 0.001
+    assert made.event().kappa == pytest.approx(0.1 + 10 * mu + mu**2 / 2, rel=1e-12)
+    for size in (1, 100):  # so that all coordinates together are rounded by so much
+        assert made._step(size) * math.sqrt(size) <= made.residual / 4 * (1 + 1e-12)
+    assert isinstance(made.event(), ObjectivePerturbationEvent)
+    assert dataclasses.replace(made, noise_multiplier=0.0).event() == NonPrivateEvent()
+    one = dataclasses.replace(made, noise_multiplier=1.0).event()
+    assert isinstance(one, ObjectivePerturbationEvent)
+
+
+def test_a_minimiser_is_not_taken_where_rounding_hides_its_gradient() -> None:
+    class Steep:
+        shape, smoothness, n_gradients = (1,), 1.0, 0
+
+        def gradient(self, t: np.ndarray) -> np.ndarray:
+            self.n_gradients += 1
+            return np.zeros(1)
+
+        def gradient_error(self, t: np.ndarray) -> float:
+            return 0.0
+
+        def minimise(self, linear: np.ndarray, *_: float) -> np.ndarray:
+            return -linear
+
+        def radius(self, *_: float) -> float:
+            return 1e17
+
+    for size, at_once in ((1.0, True), (1e17, False)):
+        steep = Steep()
+        near_minimiser(steep, np.array([size]), 1.0, 1.0)
+        assert (steep.n_gradients == 1) == at_once
+
+
+def test_shares_of_many_parties_are_drawn_up_to_their_number() -> None:
+    whole = GaussianMechanism(1.0, 1.0)
+    assert GaussianShareMechanism(whole, 2**14).n_shares == 2**14
+    with pytest.raises(InvalidInputError, match="n_shares"):
+        GaussianShareMechanism(whole, 2**14 + 1)
+
+
+def test_few_candidates_are_all_chosen() -> None:
+    chooser = QuantileMechanism(1.0, math.inf, 1, 1)
+    assert chooser.release(np.array([[4.0, 4.0]]), ledger=None).tolist() == [[1.0]]
+    pairs = ((0, 1), (1, 2))
+    found = SpanningTreeMechanism.best(np.array([1.0, 2.0]), 5, pairs)
+    assert found.tolist() == [[1, 2], [0, 1]]

@@ -408,13 +408,16 @@ def test_choices_next_to_their_edges(spread: float, monkeypatch: pytest.MonkeyPa
     exponents -= exponents.max()
     shares = [EXACT.exp(EXACT.mpf(float(e))) for e in exponents]
     edges = [EXACT.fsum(shares[: i + 1]) / EXACT.fsum(shares) for i in range(40)]
-    monkeypatch.setattr(sampling, "_choose_exactly", lambda e, bits: -1)
+    asked: list[int] = []
+    monkeypatch.setattr(sampling, "_choose_exactly", lambda e, bits: asked.append(bits) or -1)
     decided = 0
     for bits in {int(EXACT.floor(edge * TOP)) + o for edge in edges for o in OFFSETS}:
         if 0 <= bits < TOP:
             with drawing_from(lambda count, bits=bits: np.full(count, 2 * bits, np.uint64)):
                 choice = choose(exponents)
-            if choice >= 0:
+            if choice < 0:
+                assert asked.pop() == bits  # all that was drawn before
+            else:
                 decided += 1
                 below = edges[choice - 1] if choice else EXACT.mpf(0)
                 assert below * TOP <= bits
@@ -469,3 +472,20 @@ def test_open_bits_of_a_small_uniform_leave_a_length_in_doubt() -> None:
     uniforms = sampling.midpoints(np.array([2**63, 2**41 + 12345], dtype=np.uint64))
     assert sampling._clear_cells(2.0**40, uniforms) is None
     assert sampling._clear_cells(2.0**10, uniforms) is not None
+
+
+def test_cells_decided_in_many_digits_are_those_of_any_further_bits() -> None:
+    """At so large a scale that 127 bits leave one draw in a few in doubt."""
+    rng, scale, decided = np.random.default_rng(0), 2.0**119, 0
+    exact = mpmath.MPContext()
+    exact.prec = 127 + 192
+    for _ in range(300):
+        bits = [(int(a) << 64) | int(b) for a, b in rng.integers(1, TOP, (4, 2))]
+        cells = sampling._sphere_cells(exact, scale, bits, 127)
+        if cells is None:
+            continue
+        decided += 1
+        for end in (0, 2**63 - 1):
+            longer = [(b << 63) | end for b in bits]
+            assert exact_cells(scale, longer, 190) == [float(k) for k in cells]
+    assert 20 < decided < 290

@@ -15,6 +15,7 @@ from sfumato import Guarantee
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.privacy import best_attacker, compose, epsilon_spent, mu_from_budget
 from sfumato.privacy.attacker import _of_events, percent
+from sfumato.privacy.distributions import pld_curve
 from sfumato.privacy.events import (
     EntryEvent,
     GaussianEvent,
@@ -22,6 +23,7 @@ from sfumato.privacy.events import (
     PureEvent,
     RepeatedEvent,
     SelectionEvent,
+    flatten,
 )
 from sfumato.report.words import facts
 
@@ -183,3 +185,17 @@ def test_events_that_leave_delta_unexplained_do_not_stand_for_a_guarantee(event)
     assert compose(stated, stated).epsilon == 2.0
     explained = Guarantee(epsilon=1.0, delta=getattr(event, "delta", 0.0), events=(event,))
     assert best_attacker(explained).finds < found.finds
+
+
+def test_what_an_attacker_finds_is_the_least_that_the_curve_allows() -> None:
+    """On both sides of one half: by false alarms times exp(epsilon), or by what is missed."""
+    for events in ([LaplaceEvent(0.5)] * 12, [LaplaceEvent(0.2)] * 3):
+        curve = pld_curve(flatten(events))
+        grid = np.linspace(0, 6, 1201)
+        deltas = np.array([curve(e) for e in grid])
+        for false_alarms in (0.01, 0.45):
+            many = np.exp(grid) * false_alarms + deltas
+            missed = 1 - np.exp(-grid) * (1 - deltas - false_alarms)
+            least = min(many.min(), missed.min())
+            found = _of_events(dict(flatten(events)), 1.0, false_alarms)[1]
+            assert found <= least * (1 + 1e-3)

@@ -19,6 +19,7 @@ from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.spending import Scale, Spending
 from sfumato.privacy import (
     delta_from_mu,
+    distributions,
     epsilon_from_mu,
     epsilon_spent,
     mu_from_budget,
@@ -46,6 +47,7 @@ from sfumato.privacy.events import (
     PureEvent,
     RandomizedResponseEvent,
     RepeatedEvent,
+    SelectionEvent,
     SubsampledGaussianEvent,
     event_from_dict,
 )
@@ -473,3 +475,15 @@ def test_what_nobody_knows_is_refused() -> None:
         event_from_dict({"kind": "nobody.knows"})
     with pytest.raises(UnsupportedEventError, match="no events"):
         to_dp_event(Guarantee(1.0))
+
+
+def test_distributions_hold_all_mass_and_end_where_the_losses_do() -> None:
+    steps = ObjectivePerturbationEvent(3.0, 0.123456, 1)
+    assert 1 <= _distribution(steps, 1e-3).get_delta_for_epsilon(-60.0) <= 1 + 1e-9
+    everything = SelectionEvent(((GaussianEvent(1e-4),),), "poisson", 3.0)
+    assert pld_delta({everything: 1}, 1.0) >= 1 - 1e-9
+    for epsilon in (0.30004, 0.7):  # nothing lies at infinity, on the grid or beside it
+        assert pld_epsilon({BoundedRangeEvent(epsilon): 1}, 1e-9) <= epsilon + 2e-4
+    assert distributions._rounding({LaplaceEvent(0.1): 10**6}) >= 1e-9
+    for event in (ApproximateEvent(0.5, 0.0), PureEvent(0.5)):
+        assert to_dp_event(event, Relation.REPLACE_ONE).rho == pytest.approx(0.125, rel=0.05)

@@ -265,3 +265,18 @@ def test_mu_in_closed_form_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> Non
         composition._simple_epsilon(flatten(map(GaussianEvent, row)), 1e-6)
         exact = sum(1 / Fraction(noise) ** 2 for noise in row)
         assert exact <= Fraction(seen[-1]) ** 2 <= exact * (1 + Fraction(1, 2**40))
+
+
+def test_what_was_spent_of_a_filter_is_one_release_of_as_much() -> None:
+    for kind, event, epsilon in (
+        ("pure", PureEvent(0.25), 0.25),
+        ("gaussian", GaussianEvent(1 / mu_from_budget(0.25, 1e-6)), 0.25),
+    ):
+        rule = PrivacyFilter(kind, 0.5, 1e-6 if kind == "gaussian" else 0.0)
+        assert rule.spent(rule.cost([event])) == pytest.approx(epsilon, rel=1e-6)
+        assert rule.spent(Cost()) == 0.0
+        assert rule.left(Cost()) == pytest.approx(0.5, rel=1e-6)
+    mu = mu_from_budget(0.5, 1e-6)  # below 1: of it, powers are smaller
+    for noise, fits in ((1 / mu * (1 + 1e-9), True), (0.999 / mu, False)):
+        rule = PrivacyFilter("gaussian", 0.5, 1e-6)
+        assert rule.admits(rule.cost([GaussianEvent(noise)])) == fits

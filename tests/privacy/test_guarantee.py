@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from sfumato.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     PureEvent,
+    RandomizedResponseEvent,
     RepeatedEvent,
     event_from_dict,
     flatten,
@@ -185,3 +187,14 @@ def test_a_record_that_was_changed_is_refused_in_our_own_words() -> None:
         with pytest.raises(SfumatoError):
             Guarantee.from_dict(damaged)
     assert Guarantee.from_dict(record).epsilon == 1.0
+
+
+def test_parts_of_a_composition_are_added_and_ranges_are_named() -> None:
+    one = EntryMechanism(entry_bound=1.0, epsilon=0.1, delta=1e-5).guarantee(n_entries=784)
+    assert (one + one).record_reading.delta == pytest.approx(2 * one.record_reading.delta)
+    assert "changing one number of one record by at most 1, in the units" in str(one)
+    whole = replace(one, whole_range=True)
+    assert "one record to any other within its public range" in str(whole)
+    for epsilon in (-1.0, math.nan, math.inf):
+        with pytest.raises(InvalidInputError):
+            RandomizedResponseEvent(epsilon, 3)

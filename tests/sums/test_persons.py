@@ -361,3 +361,9 @@ def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any
     terms = [MOST * plain.sensitivity("replace_one", 1, n) for n in (1, 2)]
     assert summed[1] - terms[1] == pytest.approx(rounding, rel=1e-6)
     assert summed[0] - terms[0] == pytest.approx(rounding * math.sqrt(plain.size), rel=1e-6)
+
+
+def test_missing_ids_among_texts_and_numbers_written_with_a_point():
+    assert person_codes(np.array(["a", None, "b", None], dtype=object)).tolist() == [0, -1, 1, -1]
+    same = person_codes(np.array(["0.5", "1.50", "00.5", "0.50", "1.5"], dtype=object)).tolist()
+    assert same == [0, 1, 2, 0, 1]

@@ -42,7 +42,7 @@ from sfumato.sums.grid import (
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.partitions import Partitions, Task, open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
-from sfumato.sums.statistics import Parts
+from sfumato.sums.statistics import FAN_OUT, Parts, agreeing_counts
 from sfumato.tables.bounds import Bounds
 from tests.sums.sources import messy_table
 from tests.sums.test_partitions import ESTIMATORS
@@ -410,3 +410,22 @@ def test_a_secret_number_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     assert public.max_rows == 2**40
     with pytest.raises(InvalidInputError, match="records"):
         BatchRecords(lambda: iter(()), width=1, relation="replace_one", n_rows=2**40 + 1)
+
+
+def test_a_carry_keeps_every_unit() -> None:
+    total = SecretSum((3,))
+    total.add(np.array([3.0, -1.0, 2.0**33 + 1]) * QUANTUM, 1)
+    total._carry()
+    assert total.integers().tolist() == [3, -1, 2**33 + 1]
+
+
+def test_trees_of_counts_agree_by_least_squares(rng: np.random.Generator) -> None:
+    """Against the pseudo-inverse: every node with noise of one size (Hay and others, 2010)."""
+    fan, n_cells = FAN_OUT, FAN_OUT**3
+    cells = np.eye(n_cells)
+    groups = cells.reshape(-1, fan, n_cells).sum(axis=1)
+    tree = np.vstack([groups.reshape(-1, fan, n_cells).sum(axis=1), groups, cells])
+    nodes = rng.normal(size=(2, len(tree))) + 5
+    normal = tree.T @ tree
+    expected = np.linalg.solve(normal, tree.T @ nodes.T).T
+    np.testing.assert_allclose(agreeing_counts(nodes), expected, atol=1e-8)
