@@ -177,8 +177,7 @@ def test_nothing_reads_the_rows_after_the_release(
     assert not any(holds_a_row(value, X) for _, value in leaves(model))
 
 
-@pytest.mark.parametrize("name", ["rows", "transfer"])
-@pytest.mark.parametrize("entry_bound", [None, 0.25])
+@pytest.mark.parametrize(("name", "entry_bound"), [("rows", 0.25), ("transfer", None)])
 def test_the_contract_of_private_estimators(
     name: str, entry_bound: float | None, three: Data
 ) -> None:
@@ -200,7 +199,6 @@ def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        rows(PrintedFabricator),
         hulls(PrintedAffineHullClassifier, epsilon=4.0),
         hulls(
             PrintedAffineHullClassifier,
@@ -210,7 +208,7 @@ def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
             raw_clusters=True,
         ),
     ],
-    ids=["rows", "hulls by the threshold", "hulls by the partition"],
+    ids=["threshold", "partition"],
 )
 @refuted
 def test_the_printed_algorithms_read_the_rows(
@@ -312,20 +310,3 @@ def test_an_entry_that_moves_too_much_is_caught(
     monkeypatch.setattr(EntryScale, "__call__", fault)
     with pytest.raises(AssertionError, match="sensitivity"):
         contracts.check_sensitivity(case)
-
-
-def test_taint_spares_public_labels_and_nothing_else(
-    three: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = PrivateCase(rows(), *three)
-    contracts.check_taint(case)
-    read = EntryFabricator._read_entries
-
-    def remembering(self: Any, X: Any, y: Any) -> Any:
-        found = read(self, X, y)
-        self.spread_ = float(found[2].mean())
-        return found
-
-    monkeypatch.setattr(EntryFabricator, "_read_entries", remembering)
-    with pytest.raises(AssertionError, match="depends on the rows"):
-        contracts.check_taint(case)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -110,22 +109,15 @@ def test_the_objective_is_the_printed_sum(rng: np.random.Generator, width: float
 
 
 @pytest.mark.parametrize("loss", [MarginLoss(0.5), MarginLoss(2.0, 0.0)])
-def test_gradients_by_finite_differences(rng: np.random.Generator, loss: MarginLoss) -> None:
+def test_derivatives_by_finite_differences(rng: np.random.Generator, loss: MarginLoss) -> None:
     objective, W = random_problem(rng, loss, n_ellipsoids=4)
-    direction = rng.normal(size=W.shape)
-    direction /= np.linalg.norm(direction)
-    step = 1e-5
-    up, down = (objective.value_and_gradient(W + s * direction)[0] for s in (step, -step))
-    slope = np.sum(objective.gradient(W) * direction)
-    assert abs((up - down) / (2 * step) - slope) < 1e-8
-
-
-def test_hessian_products_by_finite_differences(rng: np.random.Generator) -> None:
-    objective, W = random_problem(rng, MarginLoss(2.0))
-    V = rng.normal(size=W.shape)
-    step = 1e-6
-    change = (objective.gradient(W + step * V) - objective.gradient(W - step * V)) / (2 * step)
-    np.testing.assert_allclose(objective.curved(W, V), change, atol=1e-6)
+    direction = rng.normal(size=W.shape) * 1e-5
+    up, down = (objective.value_and_gradient(W + sign * direction) for sign in (1, -1))
+    slope = 2 * np.sum(objective.gradient(W) * direction)
+    assert up[0] - down[0] == pytest.approx(slope, abs=1e-10)
+    if loss.width > 1:  # few rows at a kink of the slope
+        bent = 2 * objective.curved(W, direction)
+        np.testing.assert_allclose(up[1] - down[1], bent, atol=1e-5 * np.abs(bent).max())
 
 
 # Minimisers --------------------------------------------------------------------------------------
@@ -313,22 +305,6 @@ def test_what_is_released_is_the_minimiser_for_gaussian_noise(rng: np.random.Gen
     assert np.abs(matrix - np.eye(3)).max() < 4 / math.sqrt(720)  # independent across classes
 
 
-def test_a_point_that_misses_the_minimiser_is_not_released(rng: np.random.Generator) -> None:
-    """It is made good, and nothing is raised: an error would tell something of the records."""
-
-    class Lazy(PerturbableSum):
-        def minimise(self, linear: np.ndarray, _: float, __: float) -> np.ndarray:
-            return np.full_like(linear, np.nan)
-
-    data, mechanism = problem(rng), gaussian()
-    lazy = Lazy(data.rows, data.own, data.n_ellipsoids, data.loss)
-    with seeded_noise(5):
-        exact = mechanism.release(data, ledger=None)
-    with seeded_noise(5):
-        found = mechanism.release(lazy, ledger=None)
-    assert 0 < np.linalg.norm(found - exact) <= 2 * mechanism.residual / 3.0 + 1e-12
-
-
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
     rng: np.random.Generator, relation: Relation
@@ -360,7 +336,7 @@ def test_rounding_errors_of_gradients_stay_below_their_bound(rng: np.random.Gene
 
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("share", [0.0, 0.2])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("epsilon", [0.1, 5.0])
 def test_the_budget_is_used_up_and_not_passed(
     relation: Relation, share: float, epsilon: float
 ) -> None:
@@ -471,9 +447,6 @@ def test_without_noise_it_minimises_the_stated_objective() -> None:
     assert math.isinf(model.guarantee_.epsilon)
 
 
-# The promise -------------------------------------------------------------------------------------
-
-
 # As printed --------------------------------------------------------------------------------------
 
 
@@ -481,25 +454,6 @@ def printed(**parameters: float) -> PrintedObjective:
     return PrintedObjective(
         **{"regularization": 1.0, "huber_width": 0.5, "epsilon": 1.0} | parameters
     )
-
-
-def a_printed_model(**parameters: object) -> PrintedLargeMarginClassifier:
-    return PrintedLargeMarginClassifier(bounds=BOUNDS, **parameters)
-
-
-def printed_fits(count: int, **parameters: object) -> list[PrintedLargeMarginClassifier]:
-    """Those of `count` fits that have a minimiser."""
-    fitted = []
-    for _ in range(count):
-        model = a_printed_model(**parameters)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RefutedGuaranteeWarning)
-            try:
-                fitted.append(model.fit(*blobs()))
-            except InvalidInputError as error:
-                assert "no minimiser" in str(error)  # noqa: PT017 - either outcome is right
-                assert model.guarantee_.status is Status.REFUTED
-    return fitted
 
 
 def test_the_printed_objective_falls_without_bound() -> None:
@@ -530,38 +484,27 @@ def test_the_printed_objective_is_bounded_every_other_time_at_most(
 
 
 def test_the_printed_classifier_is_refuted_wherever_one_looks(tmp_path: Path) -> None:
-    with (
-        pytest.warns(RefutedGuaranteeWarning, match="shared by all classes"),
-        pytest.raises(InvalidInputError, match="no minimiser"),
-    ):
-        a_printed_model(epsilon=0.01).fit(*blobs())
-    fitted = printed_fits(12, regularization=300.0, epsilon=5.0)
-    assert 0 < len(fitted) < 12
-    for model in fitted:
+    ledger, fitted = Ledger(tmp_path / "budget.db"), 0
+    ledger.create("blobs", epsilon=1e6, delta=1e-5)
+    model = PrintedLargeMarginClassifier(regularization=300.0, epsilon=5.0, bounds=BOUNDS)
+    for _ in range(12):
+        with pytest.warns(RefutedGuaranteeWarning, match="shared by all"):  # noqa: PT031
+            try:
+                model.fit(*blobs())
+            except InvalidInputError as error:
+                assert "no minimiser" in str(error)  # noqa: PT017 - either outcome is right
+            else:
+                fitted += 1
+                assert np.linalg.eigvalsh(model.matrices_).min() > -1e-9
         assert model.guarantee_.status is Status.REFUTED
         assert (model.guarantee_.epsilon, model.guarantee_.claimed_epsilon) == (None, 5.0)
         assert model.guarantee_.events == (NonPrivateEvent(),)
         assert "NO PRIVACY" in str(model.guarantee_)
         assert "NO PRIVACY" in repr(model)
-        assert np.linalg.eigvalsh(model.matrices_).min() > -1e-9
-    ledger = Ledger(tmp_path / "budget.db")
-    ledger.create("blobs", epsilon=1e6, delta=1e-5)
+    assert 0 < fitted < 12
+    model.set_params(ledger=ledger.dataset("blobs"))
     with pytest.warns(RefutedGuaranteeWarning), pytest.raises(BudgetExceededError):
-        a_printed_model(ledger=ledger.dataset("blobs")).fit(*blobs())
-
-
-@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
-def test_the_taint_test_catches_the_printed_mechanism() -> None:
-    X, y = blobs()
-    for n_features in (1, 2, 3):
-        model = a_printed_model(regularization=300.0, epsilon=50.0)
-        try:
-            with pytest.raises(AssertionError, match="Nothing was released"):
-                taint_test(model, X[:, :n_features], X[::-1, :n_features] * 0.5, y, y)
-        except InvalidInputError:  # unbounded for this noise
-            continue
-        return
-    pytest.fail("no noise with a minimiser was met")
+        model.fit(*blobs())
 
 
 # Bounds on the excess risk ------------------------------------------------------------------------
@@ -575,18 +518,7 @@ def test_noise_raises_the_objective_by_less_than_the_bound() -> None:
     budgeted: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3}
     bound = excess_risk_bound(4, 3, 150, **budgeted)
     public = MarginLimits(MarginLoss(1.0), 3, 150, 15)
-    budget = ObjectiveBudget(
-        **budgeted,
-        relation=Relation.REPLACE_ONE,
-        limits=public,
-        n_features=4,
-        n_rows=150,
-        pca_share=0.0,
-        regularization=None,
-        noise_share=0.5,
-        tolerance=1e-6,
-    )
-    mechanism = budget.objective()
+    mechanism = budget_of(public, Relation.REPLACE_ONE, **budgeted).objective()
     convexity = mechanism.strong_convexity
 
     def value(W: np.ndarray) -> float:
