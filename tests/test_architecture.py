@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import sfumato
+from sfumato.cli.doctor import FOR_DEVELOPERS
 from sfumato.models.base import PrivateEstimator
 from tests.every import for_each
 
@@ -97,6 +101,22 @@ def test_imports_point_one_way(path: Path) -> None:
         other = parts[1]
         is_below = FLOOR[other] < FLOOR[room] or (room, other) in LATE_IMPORTS
         assert other == room or is_below, f"{room} must not import {other}"
+
+
+# Imported under another name, by way of a package that is declared, or only where a user has them.
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "markupsafe": "jinja2", "starlette": "fastapi"}
+OF_THE_USER = {"polars", "torch"}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    # A package that another one happens to bring is absent once that one no longer needs it.
+    kept = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
+    extras = kept["optional-dependencies"]
+    for_users = [extras[name] for name in extras if name not in FOR_DEVELOPERS]
+    declared = {re.split(r"[\[<>=]", line)[0] for line in sum(for_users, kept["dependencies"])}
+    names = {name.split(".")[0] for path in MODULES for name in imports_of(path)}
+    names -= set(sys.stdlib_module_names) | OF_THE_USER | {"sfumato"}
+    assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names} <= declared
 
 
 RANDOM = {"random", "numpy.random", "randomgen"}

@@ -25,11 +25,11 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, NoReturn
 
-import click
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -47,9 +47,10 @@ from sfumato.exceptions import (
 
 USER_ERROR, REFUSED, NOT_CHECKED, INTERRUPTED = 2, 3, 4, 130
 MIN_SPACE = 2**24  # bytes that must be free where something is to be written
-# Under these names a run keeps in its context what an interruption must say: budgets and how many
-# charges they had, outputs and when each was written before.
-BUDGETS, OUTPUTS, FORCED = "sfumato.budgets", "sfumato.outputs", "sfumato.forced"
+# Under these names a run notes what an interruption must say (budgets and how many charges they
+# had, outputs and when each was written before) and what was asked for.
+BUDGETS, OUTPUTS, FORCED, ASKED = "budgets", "outputs", "forced", "asked"
+RUN: ContextVar[dict[str, Any] | None] = ContextVar("RUN", default=None)
 
 
 def print_json(record: Any) -> None:
@@ -113,6 +114,7 @@ def plain_errors() -> Iterator[None]:
             if issubclass(warning.category, UserWarning):
                 remark(f"sfumato: warning: {' '.join(str(warning.message).split())}")
 
+    token = RUN.set({})
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -139,6 +141,8 @@ def plain_errors() -> Iterator[None]:
         told = f"What was charged stays charged: {'; '.join(charged)}."
         made = f"Written: {', '.join(written)}." if written else "No output was written."
         leave(f"interrupted. {told if charged else 'Nothing was charged.'} {made}", INTERRUPTED)
+    finally:
+        RUN.reset(token)
     say_warnings()
 
 
@@ -150,8 +154,8 @@ def leave(error: SfumatoError | str, code: int) -> NoReturn:
 
 def _noted(name: str, default: Any) -> Any:
     """Return what this run has noted under a name."""
-    context = click.get_current_context(silent=True)
-    return default if context is None else context.meta.setdefault(name, default)
+    noted = RUN.get()
+    return default if noted is None else noted.setdefault(name, default)
 
 
 def _written_at(path: Path) -> int | None:
@@ -163,15 +167,15 @@ def watch(budget: Any) -> None:
     _noted(BUDGETS, []).append((budget, budget.statement().charges))
 
 
-def allow_replacing(wanted: bool) -> None:
-    """Take note of --force."""
+def allow_replacing(context: typer.Context, wanted: bool) -> None:
+    """Take note of --force, and of the other parameters of a command that writes a file."""
     _noted(FORCED, []).append(wanted)
+    _noted(ASKED, context.params)
 
 
 def expect(output: Path) -> None:
     """Note an output before it is written; refuse an input, and to replace one without --force."""
-    context = click.get_current_context(silent=True)
-    values = [] if context is None else list(context.params.values())
+    values = list(_noted(ASKED, {}).values())
     n_named = 0
     for value in (each for v in values for each in (v if isinstance(v, list | tuple) else [v])):
         with suppress(OSError, ValueError):
