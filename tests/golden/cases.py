@@ -450,6 +450,9 @@ def hull_classifier() -> Iterator[tuple[str, Case]]:
             yield f"{name}, {relation}", Case(fitted(model, IMAGES, DIGITS, hull_answers), CHAOTIC)
         model = sf.PrivateAffineHullClassifier(4, bounds=table_bounds(), **small, **words)
         yield f"table, {relation}", Case(fitted(model, table(), None, hull_answers), CHAOTIC)
+    cube = sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+    entries = sf.EntryHullClassifier(5, n_layers=1, bounds=cube, random_state=0)
+    yield "entries", Case(fitted(entries, IMAGES, DIGITS, hull_answers), CHAOTIC)
 
 
 def transfer() -> Iterator[tuple[str, Case]]:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.golden.cases import ALL, cases
 from tests.golden.record import FOLDER, differences, recorded
+from tests.test_common import CASES
 
 BITS = os.environ.get("SFUMATO_GOLDEN") == "bits"
 
@@ -32,6 +33,11 @@ def test_releases_are_those_recorded(subject: str) -> None:
         )
     ]
     assert not said, "\n".join(said)
+
+
+def test_every_private_estimator_is_recorded() -> None:
+    text = (FOLDER / "cases.py").read_text()
+    assert [name for name in CASES if f".{name}" not in text] == []
 
 
 def test_a_difference_is_found() -> None:

@@ -28,7 +28,7 @@ from sfumato.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
 )
-from sfumato.mechanisms.base import Released, taped
+from sfumato.mechanisms.base import AdditiveMechanism, Released, taped
 from sfumato.mechanisms.entropy import Words, drawing_from, seeded
 from sfumato.mechanisms.exponential import ColumnPairsMechanism, QuantileMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
@@ -500,4 +500,6 @@ def uniform_scores(released: Released, factor: float = 1.0) -> np.ndarray:
     if isinstance(mechanism, EntryMechanism):
         scale = factor * mechanism.entry_bound / mechanism.epsilon
         return np.asarray(laplace.cdf(noise[noise != 0], scale=scale))
+    if isinstance(mechanism, AdditiveMechanism):
+        raise NotImplementedError(f"`uniform_scores` needs the law of {type(mechanism).__name__}.")
     return np.empty(0)
