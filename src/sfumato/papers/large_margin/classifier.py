@@ -165,10 +165,13 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
                 scaled, codes, n_classes, MarginLoss(width), 1 / len(rows)
             )
             smooth = penalised(objective, linear=linear, quadratic=quadratic)
-            W, self.n_iter_ = minimise_in_cone(
-                smooth, W, tolerance=self.tol / 10, max_iter=int(self.max_iter)
-            )
-            self.objective_, self.residual_ = smooth(W)[0], cone_residual(smooth, W)
+            for tolerance in (self.tol, self.tol / 10):  # of factors, which mostly will do
+                W, self.n_iter_ = minimise_in_cone(
+                    smooth, W, tolerance=tolerance, max_iter=int(self.max_iter)
+                )
+                self.objective_, self.residual_ = smooth(W)[0], cone_residual(smooth, W)
+                if self.residual_ <= self.tol:
+                    break
             if self.residual_ > self.tol:
                 warnings.warn(
                     f"The optimality conditions are met to {self.residual_:.1e} after at most "
