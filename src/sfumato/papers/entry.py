@@ -232,10 +232,18 @@ class Entry:
             )
 
 
-def spread_of(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return mean and standard deviation over runs."""
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return float(np.mean(values)), sd
+def compare_runs(
+    what: str,
+    printed: float | None,
+    paper: Sequence[float] = (),
+    strict: Sequence[float] = (),
+    within: float | None = None,
+    unit: str = "accuracy",
+) -> Comparison:
+    """Compare runs as printed and mended with a printed figure: means, and deviations over runs."""
+    means = [round(float(np.mean(runs)), 6) if len(runs) else None for runs in (paper, strict)]
+    sds = [float(np.std(r, ddof=1)) if len(r) > 1 else None for r in (paper, strict)]
+    return Comparison(what, printed, *means, within, "either", unit, *sds)
 
 
 def decided(gaps: Sequence[float]) -> bool | None:

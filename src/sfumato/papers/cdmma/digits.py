@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sfumato.core.parallel import map_in_parallel
 from sfumato.papers.cdmma.systems import MembershipTransferClassifier
 from sfumato.papers.data import Split, images
-from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, spread_of
+from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, compare_runs
 from sfumato.tables.bounds import Bounds
 
 Rows = NDArray[Any]
@@ -100,24 +100,9 @@ def compare(
     what: str, printed: float, near: float, found: dict[tuple[str, int], list[float]], n: int
 ) -> list[Comparison]:
     """Compare each reading with a printed accuracy, the mended system with the first."""
-    rows = []
-    for name in READINGS:
-        (paper, paper_sd), (strict, strict_sd) = (
-            spread_of(found[key, n]) for key in (name, "mended")
-        )
-        first = name == "as printed"
-        rows.append(
-            Comparison(
-                what if first else f"{what}, {name}",
-                printed,
-                paper,
-                strict if first else None,
-                near,
-                paper_sd=paper_sd,
-                strict_sd=strict_sd if first else None,
-            )
-        )
-    return rows
+    first, *others = READINGS
+    rows = [compare_runs(what, printed, found[first, n], found["mended", n], near)]
+    return rows + [compare_runs(f"{what}, {o}", printed, found[o, n], (), near) for o in others]
 
 
 @contextmanager

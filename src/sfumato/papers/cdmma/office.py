@@ -7,7 +7,6 @@ transfer is better than a linear support vector machine of the target's labels a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from sfumato.core.parallel import map_in_parallel
 from sfumato.papers.cdmma.digits import known_labels, public_target
 from sfumato.papers.cdmma.systems import MembershipTransferClassifier
 from sfumato.papers.data import digits, staged, unit_rows
-from sfumato.papers.entry import ERRORS, Comparison, Entry, Outcome, Setting, decided, spread_of
+from sfumato.papers.entry import ERRORS, Comparison, Entry, Outcome, Setting, compare_runs, decided
 from sfumato.tables.bounds import Bounds
 
 Labelled = tuple[NDArray[Any], NDArray[Any]]
@@ -32,7 +31,7 @@ SETTINGS: dict[str, Any] = {
     "delta": 1e-5,
     "bounds": Bounds(lower=0.0, upper=1.0, labels=CLASSES),
 }
-NOT_JUDGED = None  # the paper has other features
+DECIDED = "rows that the source decides"
 AHEAD = "transfer is more accurate than SVM-t"
 
 # Table, source, target; the proposed method at epsilon 0.1 and SVM-t, both of VGG-FC6 features.
@@ -112,18 +111,12 @@ def pair(setting: Setting, first: str, second: str, printed: float, printed_svm:
 
     measure = partial(map_in_parallel, one, range(setting.runs), n_jobs=setting.n_jobs)
     runs = setting.once(f"{first} to {second}", measure)
-    found = {name: spread_of([run[name] for run in runs]) for name in runs[0]}
-    mean = {name: round(value, 4) for name, (value, _) in found.items()}
-    ahead = decided([run["paper"] - run["SVM-t"] for run in runs])
-    svm, svm_sd = found["SVM-t"]
-    transfer = Comparison(
-        "transfer, epsilon 0.1, an entry", printed, mean["paper"], mean["strict"], NOT_JUDGED
-    )
-    shares = mean["paper by source"], mean["strict by source"]
+    by = {name: [run[name] for run in runs] for name in runs[0]}
+    ahead = decided(np.subtract(by["paper"], by["SVM-t"]))
     rows = (
-        replace(transfer, paper_sd=found["paper"][1], strict_sd=found["strict"][1]),
-        Comparison("SVM-t, no transfer", printed_svm, svm, None, NOT_JUDGED, paper_sd=svm_sd),
-        Comparison("rows that the source decides", None, *shares, unit="share"),
+        compare_runs("transfer, epsilon 0.1, an entry", printed, by["paper"], by["strict"]),
+        compare_runs("SVM-t, no transfer", printed_svm, by["SVM-t"]),
+        compare_runs(DECIDED, None, by["paper by source"], by["strict by source"], unit="share"),
     )
     return Outcome(rows, {} if ahead is None else {AHEAD: ahead}, remarks=REMARKS)
 
@@ -144,7 +137,7 @@ def table_16(setting: Setting) -> Outcome:
         for table, *rest in setting.pick(PRINTED, *"abcde", quick=PRINTED[:1])
     }
     won = sum(outcome.claims.get(AHEAD, False) for outcome in found.values())
-    row = Comparison("pairs with transfer ahead of SVM-t", 12, won, None, NOT_JUDGED, unit="pairs")
+    row = Comparison("pairs with transfer ahead of SVM-t", 12, won, None, None, unit="pairs")
     claims = {"transfer is ahead in more than half of the pairs": 2 * won > len(found)}
     return Outcome((row,), claims, remarks=(*REMARKS, RIVALS))
 

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sfumato.core.parallel import map_in_parallel
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, images, unit_rows
-from sfumato.papers.entry import ERRORS, Comparison, Entry, Outcome, Setting, decided
+from sfumato.papers.entry import ERRORS, Comparison, Entry, Outcome, Setting, compare_runs, decided
 from sfumato.papers.feddpdr.methods import ALIGNED, MENDED, METHODS, RAW, UNIT, learn
 from sfumato.papers.pictures import draw_panels
 
@@ -173,11 +173,8 @@ def figure(setting: Setting, name: str) -> Outcome:
             }
         for i, place in enumerate(at):
             for method in SHOWN:
-                ours = [found[way][method][i] if method in found[way] else [] for way in WAYS]
-                means = [round(float(np.mean(v)), 4) if v else None for v in ours]
-                sds = [round(float(np.std(v, ddof=1)), 4) if len(v) > 1 else None for v in ours]
-                row = Comparison(f"{label}, {place}, {method}", None, means[0], means[1])
-                comparisons.append(replace(row, paper_sd=sds[0], strict_sd=sds[1]))
+                ours = (found[way][method][i] if method in found[way] else () for way in WAYS)
+                comparisons.append(compare_runs(f"{label}, {place}, {method}", None, *ours))
         judged = sentences(name, found[RAW], at)
         claims |= {f"{label}, {words}": holds for words, holds in judged.items()}
     return Outcome(tuple(comparisons), claims, series, draw_panels, REMARKS)
@@ -212,9 +209,8 @@ def table_3(setting: Setting) -> Outcome:
             claims[faster] = taken[way][2] < taken[way][1]
         for i, method in enumerate(METHODS):
             printed = None if setting.quick else PRINTED_SECONDS[task][i]
-            ours = [seconds[i] for seconds in taken.values()]
-            row = Comparison(f"{task}, {method}", printed, ours[0], ours[1], within=0.0, unit="s")
-            rows.append(replace(row, better="lower"))
+            ours = (seconds[i] for seconds in taken.values())
+            rows.append(Comparison(f"{task}, {method}", printed, *ours, 0.0, "lower", "s"))
     return Outcome(tuple(rows), claims, remarks=("CPU seconds of one core; five parties in turn.",))
 
 

@@ -28,7 +28,7 @@ from sfumato.core.parallel import map_in_parallel
 from sfumato.federated import spread
 from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull
 from sfumato.papers.data import Split, beats, groceries, images
-from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, spread_of
+from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, compare_runs
 from sfumato.papers.kahm.systems import EntryHullClassifier, PrintedAffineHullClassifier
 from sfumato.papers.pictures import draw_panels
 from sfumato.tables.bounds import Bounds
@@ -247,13 +247,8 @@ def compare(
     judged: bool = True,
 ) -> Comparison:
     """Compare the runs of modes "paper" and "strict" with a printed figure."""
-    (paper, paper_sd), (strict, strict_sd) = (
-        spread_of(runs[mode]) if mode in runs else (None, None) for mode in ("paper", "strict")
-    )
     near = within(unit, printed) if judged and printed is not None else None
-    return Comparison(
-        what, printed, paper, strict, near, unit=unit, paper_sd=paper_sd, strict_sd=strict_sd
-    )
+    return compare_runs(what, printed, runs.get("paper", ()), runs.get("strict", ()), near, unit)
 
 
 # Tables 5, 6 and 7; Figures 13 to 15 -----------------------------------------------------------
