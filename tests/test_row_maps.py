@@ -452,9 +452,13 @@ def test_maps_are_the_formulas_that_they_state(rng: np.random.Generator) -> None
     ):
         same(beside, together, np.hstack([shortened(rows - mean, 1.0), expected]))
     box = Bounds(lower=[-1.0] * 4 + [0.0], upper=[1.0] * 5)
+    low, high = box.box(5) or ()
+    centre, radius = box.ball(5)
+    same(IntoUnitBall(box, 5), rows, (np.clip(rows, low, high) - centre) / radius)
+    before = replace(half, projection=basis, radius=0.4).weights_before
+    np.testing.assert_allclose(before, basis / 0.4 / math.sqrt(1.25))
     cube = IntoUnitCube(box, 5)
     assert cube.inner_bounds == Bounds(lower=0.0, upper=1.0)
-    low, high = box.box(5) or ()
     expected = (np.clip(rows, low, high) - low) / (high - low)
     np.testing.assert_allclose(cube(rows), expected, atol=1e-12)
     np.testing.assert_allclose(cube.to_rows(expected), np.clip(rows, low, high), atol=1e-12)

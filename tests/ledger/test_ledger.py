@@ -280,3 +280,9 @@ def test_a_forked_child_cannot_draw_on_it(in_child):
     assert "another process" in in_child(lambda: receipt.charge(A))
     assert receipt.unused() == (A,)
     assert os.getpid() == receipt._process
+
+
+@pytest.mark.parametrize("timeout", [-1.0, math.inf, math.nan])
+def test_a_wait_is_finite(path, timeout):
+    with pytest.raises(InvalidInputError, match="timeout"):
+        Ledger(path, timeout=timeout)

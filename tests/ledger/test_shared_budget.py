@@ -22,8 +22,8 @@ from sfumato.privacy.events import GaussianEvent, LaplaceEvent, NonPrivateEvent,
 @pytest.fixture
 def budget() -> SharedBudget:
     shared = SharedBudget.create(Ledger(), "patients", epsilon=1.0)
-    shared.set_quota("ada", epsilon=0.6)
     shared.set_quota("bob", epsilon=0.6)
+    shared.set_quota("ada", epsilon=0.6)
     return shared
 
 

@@ -38,6 +38,7 @@ from sfumato.mechanisms.base import Released, taped, to_grid
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.exponential import QuantileMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.gaussian import GaussianShareMechanism
+from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism
 from sfumato.mechanisms.objective import (
     GaussianObjectiveMechanism,
     farthest_minimiser,
@@ -554,6 +555,7 @@ def test_the_noise_of_an_objective_is_accounted_to_the_last_term() -> None:
     made = GaussianObjectiveMechanism(2.0, 0.1, 3.0, noise_multiplier=0.001, dimension=2)
     mu = math.sqrt(made.residual / made.sensitivity) / 0.001
     assert made.event().kappa == pytest.approx(0.1 + 10 * mu + mu**2 / 2, rel=1e-12)
+    assert made.residual == 2.0 * 2.0**-20
     for size in (1, 100):  # so that all coordinates together are rounded by so much
         assert made._step(size) * math.sqrt(size) <= made.residual / 4 * (1 + 1e-12)
     assert isinstance(made.event(), ObjectivePerturbationEvent)
@@ -598,3 +600,10 @@ def test_few_candidates_are_all_chosen() -> None:
     pairs = ((0, 1), (1, 2))
     found = SpanningTreeMechanism.best(np.array([1.0, 2.0]), 5, pairs)
     assert found.tolist() == [[1, 2], [0, 1]]
+
+
+def test_whole_noise_has_the_variance_that_is_stated(seed: int) -> None:
+    mechanism = DiscreteLaplaceMechanism(2.0, 0.7)
+    with seeded(seed):
+        draws = mechanism.release(np.zeros(20_000), ledger=None)
+    assert draws.var() == pytest.approx(mechanism.variance(), rel=6 * math.sqrt(5 / 20_000))

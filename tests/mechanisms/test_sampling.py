@@ -197,6 +197,7 @@ def test_bits_come_from_the_system_unless_a_test_says_otherwise() -> None:
 
 
 def test_scales_out_of_range_are_refused() -> None:
+    assert rounded_noise(LAPLACE, 2.0**42, 1).shape == (1,)
     for scale in (0.0, -1.0, 2.0**43, np.nan):
         with pytest.raises(InvalidInputError, match="exactly"):
             rounded_noise(LAPLACE, scale, 1)

@@ -52,7 +52,13 @@ from sfumato.privacy.events import (
     event_from_dict,
 )
 from sfumato.privacy.guarantee import Guarantee, Relation
-from sfumato.privacy.renyi import bounded_range_delta, concentrated_epsilon
+from sfumato.privacy.renyi import (
+    ORDERS,
+    bounded_range_delta,
+    concentrated_epsilon,
+    epsilon_from_renyi,
+    mean_chi,
+)
 from tests.privacy.events import EVENTS, objective_delta
 
 ids = [event.kind for event in EVENTS]
@@ -487,3 +493,13 @@ def test_distributions_hold_all_mass_and_end_where_the_losses_do() -> None:
     assert distributions._rounding({LaplaceEvent(0.1): 10**6}) >= 1e-9
     for event in (ApproximateEvent(0.5, 0.0), PureEvent(0.5)):
         assert to_dp_event(event, Relation.REPLACE_ONE).rho == pytest.approx(0.125, rel=0.05)
+    assert pld_epsilon({PureEvent(800.00003): 1}, 1e-9) >= 800.00003
+    assert mean_chi(1) == pytest.approx(math.sqrt(2 / math.pi))
+    for mu, delta in ((0.5, 1e-5), (3.0, 1e-9)):
+        exact = epsilon_from_mu(mu, delta)
+        assert exact <= epsilon_from_renyi(mu**2 / 2 * ORDERS, delta) <= 1.2 * exact
+    for shape in (0.0, 1.0):
+        search = SelectionEvent(((GaussianEvent(3.0),),), "negative_binomial", 4.0, shape)
+        assert to_dp_event(search, Relation.REPLACE_ONE).shape == shape
+    with pytest.raises(InvalidInputError, match="bracket"):
+        calibrate(lambda knob: [PureEvent(knob)], bracket=(0.0, 2.0), epsilon=1.0, delta=0.0)

@@ -149,6 +149,7 @@ def test_entry_guarantee_tells_of_the_whole_record() -> None:
         {"epsilon": 1.0, "relation": "swap"},
         {"epsilon": 1.0, "status": "surely"},
         {"epsilon": 1.0, "unit": "entry"},
+        {"epsilon": 1.0, "unit": "entry", "entry_bound": math.inf},
     ],
 )
 def test_bad_guarantees_are_refused(arguments: dict[str, object]) -> None:
@@ -193,6 +194,10 @@ def test_parts_of_a_composition_are_added_and_ranges_are_named() -> None:
     one = EntryMechanism(entry_bound=1.0, epsilon=0.1, delta=1e-5).guarantee(n_entries=784)
     assert (one + one).record_reading.delta == pytest.approx(2 * one.record_reading.delta)
     assert "changing one number of one record by at most 1, in the units" in str(one)
+    chance = 1 - (1 - one.record_reading.atom_probability) ** 2
+    assert (one + one).record_reading.atom_probability == pytest.approx(chance)
+    assert (one + replace(one, record_reading=None)).record_reading is None
+    assert "more than exp(20) times" in str(Guarantee(epsilon=20.0))
     whole = replace(one, whole_range=True)
     assert "one record to any other within its public range" in str(whole)
     for epsilon in (-1.0, math.nan, math.inf):

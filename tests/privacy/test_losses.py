@@ -205,6 +205,10 @@ def test_masses_are_rounded_up_wherever_they_are_moved():
     places, masses = draws.uniform(-3, 3, 1000), draws.uniform(size=1000)
     found = module._on_grid(places, masses, STEP)
     assert math.fsum(found.masses) >= math.fsum(masses)
+    for seed in range(40):  # what is cut off is no less at infinity
+        masses = np.random.default_rng(seed).uniform(size=999)
+        cut = Losses(STEP, 0, masses).trimmed(300.0)
+        assert math.fsum((*cut.masses, cut.infinite)) >= math.fsum(masses)
     tiny = SelectionEvent(((GaussianEvent(2000.0),),), "poisson", 3.0, max_runs=30)
     measure = losses_of(tiny, 2.0**-24)  # a narrow one: its lowest loss holds a share of the mass
     assert math.fsum((*measure.masses, measure.infinite)) >= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -135,7 +136,7 @@ def test_the_winners_own_epsilon_is_no_price() -> None:
 
 
 HEAVY = [("negative_binomial", 5.0, -0.9), ("negative_binomial", 10.0, -0.8)]
-CUTS = [*LAWS, *HEAVY, ("negative_binomial", 3000.0, 0.5), ("negative_binomial", 40.0, 1e-9)]
+CUTS = [*LAWS, *HEAVY, ("negative_binomial", 3000.0, 0.5), ("negative_binomial", 40.0, 1e-30)]
 
 
 def series(runs: str, mean: float, shape: float, cut: int) -> mpmath.mpf:
@@ -211,6 +212,10 @@ def test_of_many_options_the_worst_is_paid_for() -> None:
     assert isinstance(worst[0], GaussianEvent)
     squares = 1 / 6**2 + 4 / 18**2
     assert math.isclose(worst[0].noise_multiplier, squares**-0.5, rel_tol=1e-12)
+    for noises in np.random.default_rng(0).uniform(1, 50, (60, 3)).tolist():
+        (((one,),)) = worst_options((tuple(map(GaussianEvent, noises)),))
+        exact = sum(1 / Fraction(noise) ** 2 for noise in noises)
+        assert 1 / Fraction(one.noise_multiplier) ** 2 >= exact
     mixed = worst_options((*options, (PureEvent(0.1),)))
     event = SelectionEvent(mixed, "poisson", 3.0)
     assert selection_epsilon(event, 1e-5) >= selection_epsilon(

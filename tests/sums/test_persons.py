@@ -367,3 +367,19 @@ def test_missing_ids_among_texts_and_numbers_written_with_a_point():
     assert person_codes(np.array(["a", None, "b", None], dtype=object)).tolist() == [0, -1, 1, -1]
     same = person_codes(np.array(["0.5", "1.50", "00.5", "0.50", "1.5"], dtype=object)).tolist()
     assert same == [0, 1, 2, 0, 1]
+
+
+def test_short_persons_are_left_as_they_are_and_no_residual_passes_its_clip():
+    clip = PerPersonClip(PersonUnit(2, "sum"), 0.5)
+    rows, slopes = np.full((4, 3), 0.5), np.full((4, 1), 2.0**-6)
+    for products in (None, rows.reshape(2, 2, 3) @ np.swapaxes(rows.reshape(2, 2, 3), 1, 2)):
+        assert clip.shrinkage(products, rows, slopes, 2) == pytest.approx(1.0, abs=1e-9)
+        assert clip.shrinkage(products, rows, 2.0**6 * slopes, 2) == pytest.approx(
+            0.5 / np.linalg.norm([1.0, 1.0, 1.0]), rel=1e-6
+        )
+    most = 0.5 * (1 - 2.0**-45)  # a hair below the grid
+    row = np.array([[1.0, 0.0, -5.0]])
+    assert np.abs(ResidualSum(most, np.zeros((1, 2))).add_up(row, None)).max() <= most
+    for weights in ((-0.5, 1.0), (0.5, 1.5)):
+        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+            GradientSum(loss_named("softmax", 2), 1.0, np.zeros((1, 3)), weights)

@@ -74,7 +74,12 @@ def test_sums_are_those_of_whole_numbers(
     rows = some_rows(generator, n_rows, width, kind)
     slopes = generator.uniform(-largest, largest, (n_rows, n_scores))
     slopes = truncate_to_grid(np.full_like(slopes, largest) if is_largest else slopes, bits)
-    found = Float32Rows.of(rows).gathered(slopes, bits)
+    held = Float32Rows.of(rows)
+    starts = range(0, n_rows, PART)
+    squares = (sum(whole(rows, SINGLE_BITS)[i : i + PART] ** 2) for i in starts)
+    bounds = (held.longest * 2.0**SINGLE_BITS) ** 2
+    assert all((each <= bounds).all() for each in squares)
+    found = held.gathered(slopes, bits)
     exact = gathered_exactly(rows, slopes, bits)
     assert np.array_equal(whole(found, bits + SINGLE_BITS), exact)
 

@@ -26,6 +26,7 @@ from sfumato.sums import (
     MeanAndSquares,
     SecondMoment,
     Statistic,
+    statistics,
 )
 from sfumato.sums.grid import (
     BLOCK_ROWS,
@@ -42,7 +43,7 @@ from sfumato.sums.grid import (
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.partitions import Partitions, Task, open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
-from sfumato.sums.statistics import FAN_OUT, Parts, agreeing_counts
+from sfumato.sums.statistics import Parts, agreeing_counts, cuts_by_counts
 from sfumato.tables.bounds import Bounds
 from tests.sums.sources import messy_table
 from tests.sums.test_partitions import ESTIMATORS
@@ -419,13 +420,32 @@ def test_a_carry_keeps_every_unit() -> None:
     assert total.integers().tolist() == [3, -1, 2**33 + 1]
 
 
-def test_trees_of_counts_agree_by_least_squares(rng: np.random.Generator) -> None:
-    """Against the pseudo-inverse: every node with noise of one size (Hay and others, 2010)."""
-    fan, n_cells = FAN_OUT, FAN_OUT**3
+def test_trees_of_counts_agree_by_least_squares(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the normal equations: every node with noise of one size (Hay and others, 2010)."""
+    fan, n_cells = 4, 4**3
+    monkeypatch.setattr(statistics, "FAN_OUT", fan)
+    monkeypatch.setattr(statistics, "EDGES", np.linspace(0, 1, 62)[1:-1])
     cells = np.eye(n_cells)
     groups = cells.reshape(-1, fan, n_cells).sum(axis=1)
     tree = np.vstack([groups.reshape(-1, fan, n_cells).sum(axis=1), groups, cells])
     nodes = rng.normal(size=(2, len(tree))) + 5
-    normal = tree.T @ tree
-    expected = np.linalg.solve(normal, tree.T @ nodes.T).T
-    np.testing.assert_allclose(agreeing_counts(nodes), expected, atol=1e-8)
+    expected = np.linalg.solve(tree.T @ tree, tree.T @ nodes.T).T
+    np.testing.assert_allclose(agreeing_counts(nodes), expected, atol=1e-10)
+    of_the_last = 100.0 * tree[:, [60]].T  # nothing to cut
+    assert np.isnan(cuts_by_counts(of_the_last, 2)).all()
+
+
+def test_sums_of_persons_travel_whatever_their_order() -> None:
+    total = PersonSum((1,))
+    for size, number in ((3, 0.75), (1, 0.25)):
+        total.add(np.array([number]), size, size)
+    message = seal_sum(total, task="t", part=0)
+    _, found = open_sum(message, ClassCounts(1), task="t", n_parts=1)
+    assert {size: each.integers().tolist() for size, each in found._by_size.items()} == {
+        1: [round(0.25 / QUANTUM)],
+        3: [round(0.75 / QUANTUM)],
+    }
+    with pytest.raises(EngineError, match="not a partial sum"):
+        open_sum(b"rubbish", ClassCounts(1), task="t", n_parts=1)

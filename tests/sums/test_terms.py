@@ -253,6 +253,7 @@ def test_no_person_moves_a_sum_further_than_declared(
 @pytest.mark.parametrize(("statistic", "beside"), CASES)
 def test_a_zero_term_is_as_near_as_any_other(statistic: Statistic, beside: int) -> None:
     """So replacing a record by one whose term is zero is covered, in every norm."""
+    assert statistic.is_symmetric == isinstance(statistic, SecondMoment | ClassMoments)
     for norm in (1, 2, "part"):
         added, replaced = (statistic.sensitivity(each, 10, norm) for each in (ADD, REPLACE))
         assert added <= replaced
