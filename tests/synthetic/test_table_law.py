@@ -96,10 +96,10 @@ def test_no_record_moves_a_release_further_than_its_sensitivity(
             for i, j in pairs
         ]
     )
-    # Cuts, columns, classes, moment, tree and two draws of its pairs; else classes, moment twice
+    # Cuts, columns, classes, moment, tree and two draws of its pairs; else columns, classes twice
     assert moved.shape[1] == (7 if with_pairs else 6)
     assert moved.max() <= 1 + 1e-12
-    counts = [0, 1, 2, 4, 5, 6] if with_pairs else [0, 1, 2, 3]
+    counts = [0, 1, 2, 4, 5, 6] if with_pairs else [0, 1, 2, 3, 4]
     assert (moved.max(axis=0)[counts] >= 0.75).all(), moved.max(axis=0)
     assert (moved.max(axis=0) >= 0.3).all(), moved.max(axis=0)  # few rows reach the longest score
 
@@ -177,11 +177,11 @@ def test_public_rules() -> None:
 
 
 def test_cells_that_do_not_stand_out_are_joined() -> None:
-    """Of five noises or more alone; a tail and a noisy end join, an atom is not spread."""
+    """Of three noises or more alone; a tail and a noisy end join, a gap stays one, no atom is spread."""
     counts = np.array([500.0, 3.0, -2.0, 4.0, 60.0, 60.0, 9.0, 9.0, 9.0, 9.0, 1.0])
     widths = np.array([1e-9, *[10.0] * 9, 1e-9])
-    assert cells_that_stand_out(counts, 10.0, widths) == [0, 1, 5]
-    assert cells_that_stand_out(counts, 0.1, widths)[:3] == [0, 1, 3]
+    assert cells_that_stand_out(counts, 10.0, widths) == [0, 1, 4, 5]
+    assert cells_that_stand_out(counts, 0.1, widths)[:4] == [0, 1, 2, 3]
     assert cells_that_stand_out(np.zeros(4), 10.0, np.ones(4)) == [0]
 
 

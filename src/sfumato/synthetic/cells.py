@@ -8,7 +8,7 @@ is one more cell. Maps read one record at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -194,11 +194,12 @@ class TableCells:
         masses: Array,
         order: Array,
         generator: np.random.RandomState,
+        tails: Sequence[Callable[[Array], Array] | None] = (None, None),
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Return a value inside each cell, a number or that of a category, and which are missing.
 
         Inside a cell values ascend in the given order. They follow an exponential law between the
-        densities of the neighbours; beyond the last cut, the tail that the last quantiles show.
+        densities of the neighbours, and in the last and the first cell the given tails.
         """
         each, edges = self.columns[column], self.edges[column]
         last = self.sizes[column] - 1 - each.may_be_missing
@@ -225,12 +226,10 @@ class TableCells:
         down = np.log(np.maximum(1 - share + share * rest, 1e-300)) / safe
         inside = np.where(small, share, np.where(safe > 0, up, down))
         values = lower + inside * (upper - lower)
-        for place, sign in ((last, 1.0), (0, -1.0)):
+        for place, tail in ((last, tails[0]), (0, tails[1])):
             is_end = known == place
-            tail = _tail(mass, ends, sign)
             if tail is not None and is_end.any():
-                gone = 1 - share[is_end] if sign > 0 else share[is_end]
-                values[is_end] = tail(gone)
+                values[is_end] = tail(share[is_end] if place == 0 else 1 - share[is_end])
         values = np.clip(values, lower, upper - (upper - lower) * NARROW)
         if each.is_whole:
             first = np.ceil(lower)
@@ -286,36 +285,49 @@ def _slope_of(ratio: Array) -> Array:
     return np.asarray(np.where(np.isnan(ratio), np.nan, (low + high) / 2))
 
 
-def _tail(mass: Array, ends: Array, sign: float) -> Any:
-    """Return the quantile function of an end cell by the tail of the law, or None.
+def fitted_tail(
+    mass: Array, ends: Array, sign: float, fine: Array, counts: Array, noise: float
+) -> Callable[[Array], Array] | None:
+    """Return the quantile function of an end cell: a generalised Pareto law, within the range.
 
-    The quantiles at its mass p, at 2p and at 4p show the shape of the tail (Pickands 1975); values
-    stay in the range.
+    Expected are the scale and the shape that the quantiles at its mass p, at 2p and at 4p show
+    (Pickands 1975), if they can; the noisy counts of the fine cells that were joined to the end
+    cell, between edges `fine`, correct both.
     """
     shares = mass / mass.sum()
-    cut, bound = (ends[-2], ends[-1]) if sign > 0 else (ends[1], ends[0])
-    p = float(shares[-1] if sign > 0 else shares[0])
-    above = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
     if sign < 0:
-        above = np.append(0.0, np.cumsum(shares))
-    if 8 * p > 1 - shares.max() or abs(bound - cut) < 4 * NARROW * (ends[-1] - ends[0]):
+        shares, ends, fine, counts = shares[::-1], ends[::-1], fine[::-1], counts[::-1]
+    cut, width, p = float(ends[-2]), abs(float(ends[-1] - ends[0])), float(shares[-1])
+    longest = abs(float(ends[-1]) - cut)
+    if longest < 4 * NARROW * width:
         return None
-    at = [
-        float(
-            np.interp(k * p, above[::-1] if sign > 0 else above, ends[::-1] if sign > 0 else ends)
-        )
-        for k in (2, 4)
-    ]
+    above = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
+    at = np.interp([2 * p, 4 * p], above[::-1], ends[::-1])
     near, far = abs(cut - at[0]), abs(at[0] - at[1])
-    if min(near, far) < 1e-6 * (ends[-1] - ends[0]):
+    if 8 * p <= 1 - shares.max() and min(near, far) >= 1e-6 * width:
+        shape = min(max(math.log2(near / far), -0.5), 0.5)
+        shape = shape if abs(shape) >= 1e-3 else 1e-3
+        scale, doubt = shape * near / (1 - 2.0**-shape), 0.4
+    elif len(counts) > 1:
+        shape, scale, doubt = 1e-3, longest / 4, 1.5
+    else:
         return None
-    shape = min(max(math.log2(near / far), -0.5), 0.5)
-    if abs(shape) < 1e-3:
-        shape = 1e-3
-    scale = shape * near / (1 - 2.0**-shape)
-    longest = abs(bound - cut)
-    inner = 1 + shape * longest / scale
-    least = inner ** (-1 / shape) if inner > 0 else 0.0  # beyond the range
+    shapes = np.linspace(-0.5, 1.0, 16)[:, None, None] - shape % 0.1
+    shapes = np.where(np.abs(shapes) < 1e-3, 1e-3, shapes)
+    scales = scale * np.exp(doubt * np.linspace(-2.5, 2.5, 31))[:, None]
+
+    def beyond(shape: Any, scale: Any, away: Any) -> Any:
+        return np.maximum(1 + shape * away / scale, 1e-12) ** (-1 / shape)
+
+    law = 1 - beyond(shapes, scales, np.abs(fine - cut))
+    total = max(float(counts.sum()), noise)
+    expected = total * np.diff(law / np.maximum(law[..., -1:], 1e-12), axis=-1)
+    misfit = np.square(counts - expected) / (noise**2 + np.maximum(expected, 1))
+    misfit = misfit.sum(axis=-1) + np.square((shapes - shape) / 0.25)[..., 0]
+    misfit += np.square(np.log(scales / scale) / doubt)[:, 0]
+    i, j = np.unravel_index(np.argmin(misfit), misfit.shape)
+    shape, scale = float(shapes[i, 0, 0]), float(scales[j, 0])
+    least = float(beyond(shape, scale, longest))  # beyond the range
 
     def quantile(gone: Array) -> Array:
         away = scale * ((least + (1 - least) * gone) ** -shape - 1) / shape

@@ -8,7 +8,7 @@
    its classes.
 3. One second moment of the normal scores of all columns, with Gaussian noise: every pair at once.
 4. A spanning tree of the pairs that a Gaussian copula misses most, by the exponential mechanism,
-   and their counts by class. Where rows are too few for that, steps 2 and 3 are drawn again.
+   and their counts by class. Where rows are too few for that, steps 1 and 2 are drawn again.
 
 `TableLaw`, from released numbers alone: cells that do not stand out from the noise are joined;
 the moment becomes the correlations of a Gaussian copula; along the tree, each column takes the
@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -46,6 +46,7 @@ from sfumato.synthetic.cells import (
     CellPlaces,
     ColumnCells,
     TableCells,
+    fitted_tail,
 )
 from sfumato.tables.schema import TableBounds
 
@@ -60,7 +61,7 @@ ROWS_OF_A_CUT = 16.0  # by the epsilon of one cut: rows that a part needs
 MAX_LEVELS, MIN_LEVELS = 7, 3
 ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
 PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are released
-STANDS_OUT = 2.5  # standard deviations of the noise
+STANDS_OUT = 3.0  # standard deviations of the noise
 FEW_CELLS = 8  # of a column: none of them is joined
 MIN_TARGET_CLASSES, MAX_TARGET_CLASSES, TARGET_GROUPS = 4, 16, 4  # of a numeric target; in pairs
 MAX_SIDE, MIN_GROUP_CELLS = 24, 25  # cells of a column in pairs; of a pair in each class
@@ -108,8 +109,8 @@ def release_table(
     finite = math.isfinite(budget.epsilon)
     mu = mu_from_budget(budget.epsilon, budget.delta) if finite else math.inf
     # [W0] Public rules
-    alone = records.sensitivity(_tables(n_columns)) / (mu * math.sqrt(COLUMN_SHARE))
-    values = n_known / max(ROWS_OF_A_VALUE * alone, 1e-12)
+    one_noise = records.sensitivity(_tables(n_columns)) / (mu * math.sqrt(COLUMN_SHARE))
+    values = n_known / max(ROWS_OF_A_VALUE * one_noise, 1e-12)
     most_values = int(min(max(values, MAX_VALUES), MAX_FINE_VALUES))
     columns = tuple(column.with_values(most_values) for column in columns)
     numeric = tuple(i for i, column in enumerate(columns) if column.is_cut)
@@ -162,38 +163,44 @@ def release_table(
 
     places = TableCells.of(columns, drawn)
     cells = records.mapped(places)
-    released["columns"] = budget.draw(counts, cells, column_tables(places))  # [W3] columns alone
+    alone = column_tables(places)
+    released["columns"] = budget.draw(counts, cells, alone)  # [W3] columns alone
     pair_noise = 0.0 if more is None else budget.noise(more) / math.sqrt(2)  # the mean of two draws
     has_pairs = len(features) > 2 and known().n_rows >= PAIR_SIGNAL * pair_noise
-    n_more = 0 if more is None or has_pairs else 1 if has_classes else 2  # [W5]
 
-    def repeated(release: Release, statistic: Statistic) -> tuple[float, Callable[..., Array]]:
-        """Return noise and draw of a release, of a mean where rows are too few for pairs."""
-        if not n_more or more is None:
-            return budget.noise(release), partial(budget.draw, release)
+    def another(release: Release, statistic: Statistic) -> tuple[Any, float, float]:
+        """Return a law of one more draw, its weight, and the noise of both, by precision."""
         mechanism = replace(more.mechanism, sensitivity=records.sensitivity(statistic))
         one, other = budget.noise(release) ** 2, records.variance_of(mechanism)
-        weight = one / (other + n_more * one) if finite else 1 / (1 + n_more)
+        weight = one / (one + other) if finite else 0.5
+        return mechanism, weight, math.sqrt(one * (1 - weight))
 
-        def draw(rows: Records, asked: Statistic) -> Array:
-            more_draws = [rows.release(asked, mechanism, receipt) for _ in range(n_more)]
-            own = budget.draw(release, rows, asked)
-            return np.asarray((1 - n_more * weight) * own + weight * np.sum(more_draws, axis=0))
+    def draw(release: Release, rows: Records, statistic: Statistic, second: Any) -> Array:
+        own = budget.draw(release, rows, statistic)
+        if second is None:
+            return own
+        mechanism, weight, _ = second
+        return (1 - weight) * own + weight * rows.release(statistic, mechanism, receipt)
 
-        return math.sqrt(one * (1 - n_more * weight)), draw
-
+    # [W5] Too few rows for pairs: their two draws are of the columns, and of classes or moment.
+    second = None
+    if more is not None and not has_pairs:
+        mechanism, weight, released["noise"][0] = another(counts, alone)
+        repeated = cells.release(alone, mechanism, receipt)
+        released["columns"] = (1 - weight) * released["columns"] + weight * repeated
+        second = another(classes, by_class) if classes else another(moment, SecondMoment(n_latent))
     if classes is not None:
-        released["noise"][1], draw = repeated(classes, by_class)
+        released["noise"][1] = second[2] if second else budget.noise(classes)
         law_now = known()
-        released["classes"] = draw(cells.mapped(law_now.class_lookup), law_now.class_tables)  # [W4]
+        rows = cells.mapped(law_now.class_lookup)
+        released["classes"] = draw(classes, rows, law_now.class_tables, second)  # [W4]
+        second = None
     if moment is None or more is None:
         return released
     law_now = known()
-    unit, statistic = law_now.score_unit, SecondMoment(n_latent)
-    noise, draw = repeated(moment, statistic)
-    released["moment"] = unit * draw(
-        cells.mapped(law_now.score_lookup), statistic
-    )  # [W6] all pairs
+    unit, rows = law_now.score_unit, cells.mapped(law_now.score_lookup)
+    released["moment"] = unit * draw(moment, rows, SecondMoment(n_latent), second)  # [W6] all pairs
+    noise = second[2] if second else budget.noise(moment)
     released["noise"][2] = unit * noise / math.sqrt(2)  # off the diagonal
     if not has_pairs:
         return released
@@ -266,6 +273,7 @@ class TableLaw:
         self.features = [i for i in range(fine.width) if i != target]
         noise, self.noise = released["noise"][:2].tolist()
         tables = [t[:, 0] for t in column_tables(fine).split(released["columns"])]
+        self.tables, self.fine_noise = tables, noise
         weights = np.array([1 / len(table) for table in tables])
         total = weights @ [table.sum() for table in tables] / weights.sum()
         self.n_rows = released["n_rows"] or max(1, round(float(total)))
@@ -779,9 +787,24 @@ class TableLaw:
         found = []
         for i in range(self.cells.width):
             order = gaussians[:, [j for j, _ in self.latents].index(i)]
-            drawn, missing = self.cells.draw(i, cells[:, i], self.margins[i], order, generator)
+            about = i, cells[:, i], self.margins[i], order, generator, self._tails(i)
+            drawn, missing = self.cells.draw(*about)
             found.append(np.where(missing, np.nan, drawn))
         return np.column_stack(found)
+
+    def _tails(self, i: int) -> list[Callable[[Array], Array] | None]:
+        """Return the laws in the last and in the first cell of a column of numbers."""
+        ends, fine = self.cells.edges[i], self.fine.edges[i]
+        if ends is None or fine is None or len(ends) < 3:
+            return [None, None]
+        last, edges, found = len(ends) - 1, np.array(fine), []
+        mass = np.maximum(self.margins[i][:last], 0.0) + 1e-9
+        for place, sign in ((last - 1, 1.0), (0, -1.0)):
+            is_here = (edges >= ends[place]) & (edges <= ends[place + 1])
+            counts = self.tables[i][: len(fine) - 1][is_here[:-1] & is_here[1:]]
+            about = np.array(ends), sign, edges[is_here], counts, self.fine_noise
+            found.append(fitted_tail(mass, *about))
+        return found
 
 
 def nearest_masses(shares: Array) -> Array:
@@ -818,7 +841,7 @@ def cells_that_stand_out(counts: Array, noise: float, widths: Array) -> list[int
     """Return where cells begin once those that do not stand out from the noise are joined.
 
     A count that stands out stays alone; others join their neighbours until they do together. What
-    still does not joins the sparser neighbour, unless that is one value next to a long range.
+    still does not, at an end, joins its neighbour, unless that is one value next to a long range.
     """
     parts: list[tuple[int, float, int, float]] = []  # start, count, cells, width
     least = STANDS_OUT * noise
@@ -833,6 +856,7 @@ def cells_that_stand_out(counts: Array, noise: float, widths: Array) -> list[int
     while j < len(parts):
         _, count, size, width = parts[j]
         near = [k for k in (j - 1, j + 1) if 0 <= k < len(parts) and 8 * parts[k][3] >= width]
+        near = near if j in (0, len(parts) - 1) else []
         if count >= least * math.sqrt(size) or not near:
             j += 1
             continue
