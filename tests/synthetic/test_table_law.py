@@ -177,7 +177,7 @@ def test_public_rules() -> None:
 
 
 def test_cells_that_do_not_stand_out_are_joined() -> None:
-    """Of three noises or more alone; a tail and a noisy end join, a gap stays one, no atom is spread."""
+    """Of three noises or more alone; a tail and a noisy end join, a gap and an atom do not."""
     counts = np.array([500.0, 3.0, -2.0, 4.0, 60.0, 60.0, 9.0, 9.0, 9.0, 9.0, 1.0])
     widths = np.array([1e-9, *[10.0] * 9, 1e-9])
     assert cells_that_stand_out(counts, 10.0, widths) == [0, 1, 4, 5]
