@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import sfumato
 from sfumato import (
@@ -26,7 +27,8 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.inspection import leaves
 from sfumato.models.curves import PrivateMeanCurve
 from sfumato.models.kernel import PrivateKernelClassifier
-from tests.storage.stored_models import MODELS, training_rows
+from tests.storage.stored_models import MODELS
+from tests.test_common import CASES
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 PRIVATE = {"epsilon": 1.0, "delta": 1e-4, "bounds": BOX}
@@ -146,25 +148,15 @@ def test_every_allocation_that_fails_leaves_all_or_nothing(tmp_path, monkeypatch
 # Single precision -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name, kind, _, _ in MODELS
-        if kind.startswith(("Private", "Fabricator"))
-        and kind != "PrivateImageClassifier"  # features of single pixels are single numbers
-    ],
-)
+@pytest.mark.parametrize("name", [f"{name}-0" for name in CASES])
 def test_rows_of_single_precision_give_the_same_bits_as_doubles(name):
-    kind, parameters, data = next(entry[1:] for entry in MODELS if entry[0] == name)
-    rows, *others = training_rows(data)
+    estimator, (rows, *others) = MODELS[name]
     found = []
     for dtype in (np.float32, np.float64):
         given = rows.astype(np.float32).astype(dtype)
-        model = getattr(sfumato, kind)(**parameters)
         with seeded_noise(0), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found.append(model.fit(given, *others))
+            found.append(clone(estimator).fit(given, *others))
     for before, after in zip(leaves(found[0]), leaves(found[1]), strict=True):
         np.testing.assert_array_equal(before[1], after[1])
 

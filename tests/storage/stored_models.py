@@ -18,138 +18,40 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-import sfumato
-from sfumato import Bounds, load
+from sfumato import Bounds, PrivateImageClassifier, PrivateTransferClassifier, load
 from sfumato.exceptions import SfumatoError, StoredModelError
+from sfumato.models.image_features import ImageFeatures
 from sfumato.models.saving import HEADER, write_members
-
-BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
-TWO = Bounds(lower=0.0, upper=1.0, labels=["no", "yes"])
-PRIVATE = {"epsilon": 5.0, "delta": 1e-3, "bounds": BOX}
-DRAWN = {"n_components": 3, "random_state": 0, **PRIVATE}
-TRANSFER = {"random_state": 0, "n_components": 3, "schedule": (2, 3), **PRIVATE}
+from tests.test_common import CASES, INSTANCES
 
 
-def training_rows(name: str) -> tuple[Any, ...]:
-    """Return rows to learn from, and what is learned beside them."""
+# Models by name, each with the rows that it learns from: private ones as in the contracts, and a
+# transfer with its target.
+def small_models() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     rng = np.random.default_rng(0)
-    X, target = rng.uniform(size=(60, 4)), rng.uniform(size=(30, 4))
+    X, target, images = (rng.uniform(size=shape) for shape in ((60, 4), (30, 4), (60, 64)))
     y = (X[:, 0] * 3).astype(int)
-    few = np.where(np.arange(30) < 9, (target[:, 0] * 3).astype(int), -1)
-    made: dict[str, tuple[Any, ...]] = {
-        "rows": (X,),
-        "labelled": (X, y),
-        "two classes": (X, np.array(["no", "yes"])[(y > 0).astype(int)]),
-        "plane": (X[:, :2], y),
-        "values": (X, X[:, 0]),
-        "outputs": (X, X),
-        "images": (rng.uniform(size=(3, 256)),),
-        "labelled images": (rng.uniform(size=(60, 64)), y),
-        "transfer": (X, y, target, few),
+    found = {
+        f"{name}-{i}": (case.estimator, (case.X,) if case.y is None else (case.X, case.y))
+        for name, cases in CASES.items()
+        for i, case in enumerate(cases)
+        if isinstance(case.estimator.bounds, Bounds)
     }
-    return made[name]
+    for name, estimator in INSTANCES.items():
+        has_pixels = isinstance(estimator, ImageFeatures | PrivateImageClassifier)
+        if name not in CASES and name != "PrivateSearchCV":
+            found[name] = estimator, (images if has_pixels else X, y)
+    few = np.where(np.arange(30) < 9, (target[:, 0] * 3).astype(int), -1)
+    bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+    transfer = PrivateTransferClassifier(random_state=0, schedule=(2, 3), bounds=bounds)
+    found["transfer"] = transfer, (X, y, target, few)
+    return found
 
 
-# Name of the model, its class, its parameters, and the rows that it learns from.
-MODELS: list[tuple[str, str, dict[str, Any], str]] = [
-    ("pca", "PrivatePCA", {"n_components": 2, **PRIVATE}, "rows"),
-    ("moments", "PrivateMoments", PRIVATE, "labelled"),
-    ("gaussian", "PrivateGaussianClassifier", {"n_components": 3, **PRIVATE}, "labelled"),
-    (
-        "gaussians",
-        "PrivateGaussianClassifier",
-        {"n_components": None, "gaussians_per_class": 2, **PRIVATE},
-        "labelled",
-    ),
-    ("fabricator", "Fabricator", DRAWN, "labelled"),
-    ("fabricator without labels", "Fabricator", DRAWN, "rows"),
-    (
-        "hulls of entries",
-        "EntryHullClassifier",
-        {"hull_components": 3, "n_layers": 1, "random_state": 0, **PRIVATE},
-        "labelled",
-    ),
-    (
-        "private hulls",
-        "PrivateAffineHullClassifier",
-        {"hull_components": 3, "n_layers": 2, "samples_per_gaussian": 20, **DRAWN},
-        "labelled",
-    ),
-    ("grid density", "PrivateDensity", {"n_cells": 5, **PRIVATE}, "plane"),
-    ("kernel classifier", "PrivateKernelClassifier", {"n_fourier": 16, **PRIVATE}, "labelled"),
-    (
-        "logistic",
-        "PrivateKernelClassifier",
-        {"loss": "logistic", "n_fourier": 16, **PRIVATE, "bounds": TWO},
-        "two classes",
-    ),
-    (
-        "kernel regressor",
-        "PrivateKernelRegressor",
-        {"target_bounds": (0.0, 1.0), "n_fourier": 16, **PRIVATE},
-        "values",
-    ),
-    ("mean curve", "PrivateMeanCurve", PRIVATE, "rows"),
-    ("private ellipsoids", "PrivateLargeMarginGaussianClassifier", PRIVATE, "labelled"),
-    ("ellipsoids", "LargeMarginGaussianClassifier", {"tol": 1e-1}, "labelled"),
-    ("private linear", "PrivateLinearClassifier", {"n_steps": 3, **PRIVATE}, "labelled"),
-    (
-        "private linear in components",
-        "PrivateLinearClassifier",
-        {"n_steps": 3, "n_components": 2, "whiten": False, **PRIVATE, "bounds": TWO},
-        "two classes",
-    ),
-    (
-        "images",
-        "PrivateImageClassifier",
-        {"image_features": "hog", **PRIVATE},
-        "labelled images",
-    ),
-    ("additive", "PrivateAdditiveClassifier", {"n_steps": 3, **PRIVATE}, "labelled"),
-    (
-        "additive regressor",
-        "PrivateAdditiveRegressor",
-        {"target_bounds": (0.0, 1.0), "n_steps": 3, **PRIVATE},
-        "values",
-    ),
-    (
-        "linear regressor",
-        "PrivateLinearRegressor",
-        {"target_bounds": (0.0, 1.0), **PRIVATE},
-        "values",
-    ),
-    ("encoder", "TableEncoder", {"bounds": PRIVATE["bounds"]}, "rows"),
-    ("hog", "HOGFeatures", {}, "images"),
-    ("patches", "RandomPatchFeatures", {"n_filters": 20, "n_projected": 30}, "images"),
-    ("net", "RandomProcessFeatures", {}, "images"),
-    ("scattering", "ScatteringFeatures", {"n_orientations": 3}, "images"),
-    ("hull", "KernelAffineHull", {"n_components": 3}, "rows"),
-    ("deep hull", "DeepAffineHull", {"n_components": 3, "n_layers": 2}, "rows"),
-    (
-        "wide hull",
-        "WideAffineHull",
-        {"n_components": 3, "n_layers": 2, "branch_size": 30, "random_state": 0},
-        "rows",
-    ),
-    (
-        "hulls",
-        "AffineHullClassifier",
-        {"n_components": 3, "n_layers": 1, "branch_size": 30, "random_state": 0},
-        "labelled",
-    ),
-    ("mapping", "MembershipMapping", {"random_state": 0}, "outputs"),
-    ("autoencoder", "MembershipAutoencoder", {"n_layers": 2, "random_state": 0}, "rows"),
-    (
-        "autoencoders",
-        "MembershipClassifier",
-        {"n_layers": 2, "branch_size": 30, "random_state": 0},
-        "labelled",
-    ),
-    ("source", "PrivateTransferClassifier", TRANSFER, "labelled"),
-    ("transfer", "PrivateTransferClassifier", TRANSFER, "transfer"),
-]
+MODELS = small_models()
 QUESTIONS = (
     "predict",
     "predict_proba",
@@ -168,12 +70,11 @@ QUESTIONS = (
 
 def fitted(name: str) -> tuple[Any, np.ndarray]:
     """Return a small model, and rows to ask it about."""
-    kind, parameters, data = next(entry[1:] for entry in MODELS if entry[0] == name)
-    given = training_rows(data)
+    estimator, given = MODELS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = getattr(sfumato, kind)(**parameters).fit(*given)
-    return model, given[2 if data == "transfer" else 0][:7]
+        model = clone(estimator).fit(*given)
+    return model, given[2 if name == "transfer" else 0][:7]
 
 
 def answers(model: Any, rows: np.ndarray) -> list[Any]:
