@@ -309,9 +309,6 @@ METHODS = [
     "distances",
     "matching_score",
     "terms",
-    "branch_distances",
-    "images",
-    "weights",
 ]
 ODD_NUMBERS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320]
 ODD_ROWS = [*ODD_NUMBERS, "text", None, 10**400, Strange()]

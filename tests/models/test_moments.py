@@ -18,7 +18,6 @@ from sfumato.models.gaussians import (
     ClassGaussianSums,
 )
 from sfumato.models.linear import top_eigenvectors
-from sfumato.privacy import epsilon_spent
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
 
@@ -152,23 +151,6 @@ def released(X: np.ndarray, y: np.ndarray, *, bounds: Bounds, **options: Any) ->
     assert sums.budget.receipt is not None
     assert not sums.budget.receipt.unused()
     return found
-
-
-@pytest.mark.parametrize("with_components", [True, False])
-@pytest.mark.parametrize("n_parts", [1, 2, 4])
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_the_releases_cost_the_budget(epsilon: float, with_components: bool, n_parts: int) -> None:
-    n_components = 4 if with_components else 9
-    sums = sums_of(
-        np.zeros((1000, 9)),
-        epsilon=epsilon,
-        n_classes=3,
-        n_components=n_components,
-        n_parts=n_parts,
-    )
-    events = sums.budget.calibrate()
-    assert len(events) == 2 + with_components + (n_parts > 1)
-    assert 0.99 * epsilon < epsilon_spent(events, 1e-5) <= epsilon * (1 + 1e-9)
 
 
 def test_without_noise_it_is_the_empirical_gaussian(rng: np.random.Generator) -> None:

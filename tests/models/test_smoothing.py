@@ -55,17 +55,6 @@ def test_one_release_of_pure_epsilon(relation: str, bound: float) -> None:
     assert model.noise_variance_ == pytest.approx(2 * (bound / 0.7) ** 2)
 
 
-def test_a_secret_number_of_rows_leaves_no_trace() -> None:
-    """With one release played back, zero rows and many give the same model."""
-    model = PrivateDensity(relation="add_or_remove_one", bounds=BOX)
-    with taped() as tape:
-        model.fit(np.full((300, 1), 0.4))
-    with taped(tape):
-        other = PrivateDensity(relation="add_or_remove_one", bounds=BOX).fit(np.zeros((0, 1)))
-    np.testing.assert_array_equal(model.masses_, other.masses_)
-    assert model.public_rows_ is None
-
-
 @pytest.mark.parametrize("most", [2, 3, 5, 7, 20, 73, 74, 75, 400])
 def test_cells_of_whole_numbers_hold_equally_many(most: int) -> None:
     """Whole numbers from 17 to 90: 74 values, however they are cut."""
