@@ -24,7 +24,8 @@ def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     lines = ["| entry | what | verdict | runs, CPU seconds | from |", "|---|---|---|---|---|"]
     for entry, known in found:
         if known is None:
-            lines.append(f"| {entry.name} | {entry.title} | no full run is kept | | |")
+            why = f"not run at full size; minutes: {entry.minutes}"
+            lines.append(f"| {entry.name} | {entry.title} | {why} | | |")
             continue
         verdict: str = verdict_of(entry, Outcome(known.comparisons, known.claims), quick=False)
         judged = [row.agrees for row in known.comparisons if row.agrees is not None]

@@ -9,8 +9,16 @@ from sklearn.decomposition import TruncatedSVD
 
 from sfumato import Bounds, Ledger, PrivateLinearClassifier
 from sfumato.audit.testing import seeded_noise
-from sfumato.papers.data import digits, unit_rows
-from sfumato.papers.feddpdr import PrintedDPML, PrintedFedDPDR, fit_federation, printed
+from sfumato.models.image_features import HOGFeatures
+from sfumato.papers.data import Split, digits, unit_rows
+from sfumato.papers.entry import Setting
+from sfumato.papers.feddpdr import (
+    PrintedDPML,
+    PrintedFedDPDR,
+    experiments,
+    fit_federation,
+    printed,
+)
 from sfumato.papers.feddpdr.experiments import ALIGNED, FIGURES, decided, sentences
 from sfumato.papers.feddpdr.methods import MENDED, RAW, UNIT, learn, not_private
 from sfumato.privacy.guarantee import Status
@@ -120,6 +128,20 @@ def test_a_large_budget_is_nearly_as_good_as_no_noise(way: str, parties: Parties
             assert np.mean(rule(test) == split.y_test % 2) > 0.75, method
     uneven = [(X[:n], y[:n]) for n, (X, y) in zip((40, 50, 200), parties, strict=False)]
     assert len(learn("DPDR-DPML", uneven, way, 4.0, 5)) == 3  # each of another size is asked
+
+
+def test_pictures_of_cifar_are_histograms_of_gradients_at_full_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file has them colour by colour; a quick run never sees them."""
+    pictures = np.random.default_rng(0).random((4, 32, 32, 3)).astype(np.float32)
+    rows, y = pictures.transpose(0, 3, 1, 2).reshape(4, -1), np.array([0, 3, 8, 5])
+    monkeypatch.setattr(experiments, "images", lambda *_: Split(rows, y, rows[:2], y[:2]))
+    split = experiments.split_of(Setting(), "CIFAR-10")
+    expected = HOGFeatures((32, 32, 3)).fit_transform(pictures.reshape(4, -1))
+    np.testing.assert_allclose(split.X, 7 * expected, rtol=1e-6)
+    assert split.X.shape == (4, 1764)
+    np.testing.assert_array_equal(split.y, [1, 0, 1, 0])  # vehicles, animals
 
 
 GOOD = {

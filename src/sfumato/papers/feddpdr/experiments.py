@@ -242,7 +242,7 @@ ENTRIES = (
             partial(figure, name=name),
             broken=BROKEN,
             data=DATA,
-            minutes="about 30, one core",
+            minutes="about 20, one core",
             cells=("at", "data"),
         )
         for name, (axis, _) in FIGURES.items()
