@@ -13,6 +13,7 @@ import importlib
 import itertools
 import math
 import pkgutil
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,11 +22,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
 import sfumato.mechanisms
-from sfumato import Bounds, PrivateGaussianClassifier, PrivateSearchCV
+from sfumato import (
+    Bounds,
+    PrivateGaussianClassifier,
+    PrivateSearchCV,
+    release_correlation,
+    release_counts,
+    release_histogram,
+    release_mean,
+    release_quantiles,
+    release_sum,
+    release_variance,
+)
 from sfumato.audit.testing import PrivateCase
 from sfumato.audit.testing.taint import fit
 from sfumato.ledger.receipt import Receipt
@@ -55,11 +68,13 @@ from sfumato.privacy.events import (
     Event,
     GaussianEvent,
     LaplaceEvent,
+    NonPrivateEvent,
     ObjectivePerturbationEvent,
     PureEvent,
     SelectionEvent,
     flatten,
 )
+from tests.golden.cases import cases
 from tests.honest import BOUNDS, Honest, X
 from tests.test_common import CASES as FITS
 
@@ -567,6 +582,60 @@ def test_every_draw_of_a_fit_is_paid_for(
     assert "search" not in watch.n_words
     drawn = flatten(released.mechanism.event() for released in watch.tape.releases)
     assert drawn == flatten(watch.charged)
+
+
+TABLE = pa.table({"g": ["a", "b"] * 30, "x": np.arange(60) / 9, "k": np.arange(60) % 9})
+FACTS: dict[str, Any] = {
+    "g": ["a", "b"],
+    "x": (0, 7),
+    "k": {"type": "int64", "lower": 0, "upper": 9},
+}
+STATISTICS: dict[str, Callable[..., Any]] = {
+    "counts": lambda **promise: release_counts(TABLE, "g", **promise),
+    "histogram": lambda **promise: release_histogram(TABLE, "k", by="g", **promise),
+    "sum": lambda **promise: release_sum(TABLE, "x", **promise),
+    "mean": lambda **promise: release_mean(TABLE, "x", **promise),
+    "means": lambda **promise: release_mean(TABLE, "x", by="g", **promise),
+    "variance": lambda **promise: release_variance(TABLE, "x", **promise),
+    "variances": lambda **promise: release_variance(TABLE, "x", by="g", **promise),
+    "correlation": lambda **promise: release_correlation(TABLE, ["x", "k"], **promise),
+    "quantiles": lambda **promise: release_quantiles(TABLE, "k", at=[0.2, 0.5], by="g", **promise),
+}
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("name", STATISTICS)
+def test_every_draw_of_a_statistic_is_paid_for(
+    name: str, relation: str, delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no more is stated than the sum of what was drawn."""
+    promise = {"bounds": FACTS, "epsilon": 1.5, "delta": delta, "relation": relation}
+    with watched(monkeypatch) as watch:
+        found = STATISTICS[name](**promise, ledger=watch)
+    check(watch)
+    drawn = flatten(released.mechanism.event() for released in watch.tape.releases)
+    assert drawn == flatten(watch.charged)
+    epsilons = [n * getattr(event, "epsilon", math.nan) for event, n in drawn.items()]
+    assert found.guarantee.epsilon <= 1.5
+    if delta == 0:
+        assert sum(epsilons) == pytest.approx(1.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("subject", ["linked_tables", "papers", "scores"])
+def test_every_draw_of_other_systems_is_paid_for(
+    subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, case in cases(subject).items():
+        with warnings.catch_warnings(), watched(monkeypatch) as watch:
+            warnings.simplefilter("ignore")
+            case.run(watch)
+        private = [r for r in watch.tape.releases if r.mechanism.event() != NonPrivateEvent()]
+        if NonPrivateEvent() not in watch.charged:  # said of what is refuted as printed
+            assert "nobody" not in watch.n_words, name
+        paid = flatten(watch.charged)  # a tree of few rows is paid for and not drawn
+        for event, times in flatten(each.mechanism.event() for each in private).items():
+            assert times <= paid.get(event, 0), name
 
 
 @pytest.mark.parametrize("constant_time", [True, False])
