@@ -39,7 +39,7 @@ def write_pages(app: Sphinx) -> None:
 
 
 def described(called: str, command: Any) -> Iterator[str]:
-    """Return the help of one command: what it does, how it is called, its parameters, an example."""
+    """Yield the help of a command: what it does, how it is called, its parameters, an example."""
     text, _, example = (command.help or "").strip().partition("\n\nExample: ")
     hints = typing.get_type_hints(inspect.unwrap(command.callback))
     shown = [param for param in command.params if not getattr(param, "hidden", False)]

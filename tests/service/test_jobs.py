@@ -351,6 +351,19 @@ def test_bounds_are_confirmed_in_one_step(tmp_path: Path) -> None:
     house.close()
 
 
+def test_a_plain_file_is_confirmed_without_its_format_as_the_page_sends_it(tmp_path: Path) -> None:
+    (tmp_path / TABLE).write_text(
+        "age,ill\n" + "".join(f"{i},no\n{i},yes\n" for i in range(20, 80))
+    )
+    house = House(tmp_path)
+    house.datasets["new"] = {"path": TABLE, "target": "ill", "quotas": {"ada": 1}}
+    house.declare()
+    house.work()
+    body = {"columns": {"age": FACTS["age"]}, "target": LABELS, "one_row_per_person": True}
+    house.call("olga", "POST", "/datasets/new/open", body)
+    house.close()
+
+
 def test_a_table_that_cannot_be_read_is_told_without_its_content(tmp_path: Path) -> None:
     house = House(tmp_path)
     (tmp_path / "bad.parquet").write_bytes(b"secret" * 100)

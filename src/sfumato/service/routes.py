@@ -288,7 +288,7 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
     proposed = found["bounds"]
     if set(body.columns) != set(proposed["columns"]):
         raise InvalidInputError("State all columns of the table, and no others.")
-    if proposed.get("file") is not None and body.file is None:
+    if proposed.get("file") and body.file is None:
         raise InvalidInputError("State how the file is written: its words for 'missing' are cells.")
     target = proposed.get("target")
     columns = {column: as_typed(column, facts) for column, facts in body.columns.items()}
