@@ -20,7 +20,7 @@ from sfumato.papers.cdmma import (
     digits as mappings,
     student_t_membership,
 )
-from sfumato.papers.cdmma.digits import TABLE_2, Transfer, known_labels
+from sfumato.papers.cdmma.digits import TABLE_2, known_labels
 from sfumato.privacy.guarantee import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
@@ -55,36 +55,6 @@ def test_target_and_test_rows_are_different_rows() -> None:
     first = narrow.target[0].reshape(8, 8)
     halves = (first[:, ::2] + first[:, 1::2]) / 2
     assert wide.target[0].reshape(8, 4) == pytest.approx(halves)
-
-
-def test_the_source_is_released_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-
-    class Fake:
-        def __init__(self, **parameters: Any) -> None:
-            self.seed = parameters["random_state"]
-
-        def set_params(self, **parameters: Any) -> None:
-            calls.append(parameters)
-
-        def fit(self, source: Any, y: Any) -> None:
-            calls.append(("source", self.seed))
-
-        def fit_target(self, target: Any, known: Any) -> None:
-            calls.append(int(np.sum(known >= 0)))
-
-        def predict(self, rows: Any) -> np.ndarray:
-            return np.zeros(len(rows), dtype=int)
-
-    monkeypatch.setattr(mappings, "MembershipTransferClassifier", Fake)
-    rows, y = np.zeros((40, 2)), np.repeat([0, 1], 20)
-    transfer = Transfer(rows, y, rows, y, rows[:10], np.array([0] * 4 + [1] * 6))
-    found = mappings.accuracies(transfer, [1, 3], QUICK, epsilon=1.0)
-    assert set(found) == {(name, n) for name in (*mappings.READINGS, "mended") for n in (1, 3)}
-    assert all(values == [0.4, 0.4] for values in found.values())
-    assert [call for call in calls if isinstance(call, tuple)] == [("source", 0), ("source", 1)]
-    assert calls[1] == {"rounds": 1, "branch_size": 1000, "cross_fit": False}
-    assert calls[-2] == {"rounds": 1, "branch_size": 1000, "cross_fit": True}
 
 
 def test_a_table_of_printed_figures_is_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.functions import figures
-from sfumato.papers.functions.figures import densities, machines, two_normals, two_peaks
+from sfumato.papers.functions.figures import densities, machines, two_normals
 
 QUICK = Setting(quick=True, runs=1)
 GRID = np.linspace(0, 1, 201)
@@ -50,20 +50,6 @@ def test_releases_scatter_as_much_as_is_said(space: str, printed: float, strict:
     for mode, noise in (("paper", printed), ("strict", strict)):
         measured = (found[mode] - found["estimate"]).std()
         assert measured == pytest.approx(noise, rel=0.15)
-
-
-def test_peaks_are_counted() -> None:
-    curves = np.array(
-        [
-            bumps(0.3, 0.7),
-            bumps(0.5),  # one in the middle
-            bumps(0.6),  # one beside the middle
-            bumps(0.3),
-            0.2 * bumps(0.3, 0.7),
-            0.1 * bumps(0.3, 0.7),  # not deep enough
-        ]
-    )
-    assert two_peaks(GRID, curves).tolist() == [True, False, False, False, True, False]
 
 
 def fake_densities(releases: np.ndarray) -> Any:

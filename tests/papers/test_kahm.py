@@ -7,7 +7,6 @@ from typing import Any
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 from sfumato import AffineHullClassifier, EntryHullClassifier
 from sfumato.audit.testing import seeded_noise
@@ -153,9 +152,9 @@ def test_equals_the_printed_recursion(
     np.testing.assert_allclose(fast, expected, atol=1e-4)
 
 
-@given(st.integers(0, 10_000), st.floats(0.05, 0.9))
-def test_a_threshold_stops_at_the_first_pass_below_it(seed: int, ratio: float) -> None:
-    Y = np.random.default_rng(seed).normal(size=(15, 3))
+@pytest.mark.parametrize(("start", "ratio"), [(0, 0.9), (1, 0.5), (2, 0.2), (3, 0.05)])
+def test_a_threshold_stops_at_the_first_pass_below_it(start: int, ratio: float) -> None:
+    Y = np.random.default_rng(start).normal(size=(15, 3))
     threshold = ratio * literal_error(Y, 2)
     _, n_passes = fabricate_rows(Y, n_components=2, passes=6, threshold=threshold)
     errors = []
