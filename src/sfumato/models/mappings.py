@@ -157,21 +157,16 @@ def choose_inducing(
         return tau >= kappa or place == len(sizes) - 1
 
     far = first_layer and x.shape[1] <= FEW_INPUTS
-    guess, step = min(FIRST_GUESS if far else 0, len(sizes) - 1), 1
-    if passes(guess):  # up the list, to a place that fails; -1: none does
-        low = high = guess
-        while low == high:
-            low = max(high - step, 0) if high else -1
-            if low >= 0 and passes(low):
-                high, step = low, 2 * step
-    else:  # down the list, to one that passes
-        low, high = guess, min(guess + step, len(sizes) - 1)
-        while not passes(high):
-            step *= 2
-            low, high = high, min(high + step, len(sizes) - 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if passes(middle) else (middle, high)
+    low, high, step = -1, len(sizes) - 1, 1  # low fails, or is no place; high passes
+    place = min(FIRST_GUESS if far else 0, high)
+    while high - low > 1 or high not in tried:
+        if passes(place):
+            high, place = place, place - step
+        else:
+            low, place = place, place + step
+        step *= 2
+        if not low < place < high:
+            place = (low + high + 1) // 2
     return tried[high]
 
 
@@ -411,7 +406,8 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
 
     Attributes
     ----------
-    inducing_points_ : array of shape (n_inducing, n_features)
+    scaled_points_ : array of shape (n_inducing, n_features)
+        Inducing points, less the origin and times the scale.
     coefficients_ : array of shape (n_inducing, n_outputs)
     tau_ : float
         tau(M, 1).
@@ -497,13 +493,6 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         if self.single_output_ and sizes["p"] != 1:
             raise refuse("single_output_", "false where there are several outputs")
 
-    @property
-    def inducing_points_(self) -> Array:
-        """Inducing points in the units of X."""
-        xp = namespace_of(self.scale_)
-        constant = self.scale_ == 0
-        return self.scaled_points_ / xp.where(constant, 1.0, self.scale_) + self.origin_
-
     def predict(self, X: Any) -> Array:
         """Return the outputs of the mapping (60).
 
@@ -564,10 +553,6 @@ class MembershipAutoencoder(_Autoencoders, RowsTransformer):
     ----------
     branch_ : dict
         The folded model.
-    n_inducing_ : list of int
-        Inducing points M of each layer.
-    noise_precision_ : list of float
-        beta of each layer.
     n_features_in_ : int
 
     Examples
@@ -579,17 +564,11 @@ class MembershipAutoencoder(_Autoencoders, RowsTransformer):
     (178, 64)
     """
 
-    learned: ClassVar[Form] = {
-        "branch_": stored_branch,
-        "n_inducing_": listed(whole(least=1)),
-        "noise_precision_": listed(real(least=0.0, most=1e308)),
-    }
+    learned: ClassVar[Form] = {"branch_": stored_branch}
 
     def _fit_rows(self, rows: Array) -> None:
         seed = int(check_random_state(self.random_state).randint(SEEDS))
         self.branch_ = fit_branch(rows, seed=seed, **self._words())
-        self.n_inducing_ = [int(layer["inducing"].shape[0]) for layer in self.branch_["layers"]]
-        self.noise_precision_ = [layer["noise_precision"] for layer in self.branch_["layers"]]
 
     def transform(self, X: Any) -> Array:
         """Filter rows: return the nearest output of all layers (64).

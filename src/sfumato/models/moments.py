@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.constraints import (
     Form,
@@ -21,7 +20,6 @@ from sfumato.core.constraints import (
     real,
     whole,
 )
-from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import Array, PrivateClassifier, PrivateEstimator
 from sfumato.models.gaussians import (
     CentredGaussians,
@@ -32,7 +30,6 @@ from sfumato.models.gaussians import (
 )
 from sfumato.models.linear import top_eigenvectors
 from sfumato.sums.statistics import ClassMoments, SecondMoment
-from sfumato.tables.bounds import Bounds
 
 # Weight w of the constant in `PrivateMoments`. The noise of means is least at w = 1 and hardly more
 # here (0.9 %), that of second moments falls with 1 + w² (by 12 %).
@@ -120,30 +117,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         """
         rows = self.row_bounds.clip(self._rows(X))
         return np.asarray((rows - self.centre_) @ self.components_.T)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Return the rows that have these coordinates and nothing outside the components.
-
-        Coordinates longer than those of any row inside the bounds are scaled back.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Coordinates.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Rows.
-        """
-        check_is_fitted(self)
-        radius = self.row_bounds.ball(self.n_features_in_)[1]
-        coordinates = Bounds(norm=radius).clip(X)
-        if coordinates.shape[1] != self.n_components_:
-            raise InvalidInputError(
-                f"Expected {self.n_components_} coordinates per row. Got {coordinates.shape[1]}."
-            )
-        return np.asarray(coordinates @ self.components_ + self.centre_)
 
 
 @dataclass(eq=False, repr=False)

@@ -54,7 +54,8 @@ RETIRED = {
     *("n_smoothing", "partition", "pca_share", "positivity", "protect_target", "random_state"),
     *("regularization", "relation", "samples_per_gaussian", "scaling", "single_release", "space"),
     *("target_delta", "target_epsilon", "target_ledger", "unit", "verbose", "hat_covariance_"),
-    *("labels_", "method_", "residual_std_", "starts_", "winners_"),
+    *("labels_", "method_", "n_inducing_", "noise_precision_", "residual_std_", "starts_"),
+    "winners_",
 }
 
 

@@ -178,24 +178,17 @@ class SearchCost:
         The budget of the whole search.
     epsilon_each : float
         Epsilon of one run's model, at the same delta.
-    score_deviation : float
-        Standard deviation of the noise on a score, in rows.
-    n_candidates : int
-        Settings to choose from.
     """
 
     event: SelectionEvent
     epsilon: float
     delta: float
     epsilon_each: float
-    score_deviation: float
-    n_candidates: int
 
     def __str__(self) -> str:
         return (
             f"One charge of epsilon {self.epsilon:g} at delta {self.delta:g} pays for "
-            f"{self.event.mean_runs:g} runs on average, each with epsilon {self.epsilon_each:.3g}, "
-            f"of {self.n_candidates} settings."
+            f"{self.event.mean_runs:g} runs on average, each with epsilon {self.epsilon_each:.3g}."
         )
 
 
@@ -473,11 +466,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError("'param_grid' contains no settings.")
         kind, shape = LAWS.get(self.runs, ("negative_binomial", self.runs))  # type: ignore[arg-type]
         law = SelectionEvent(((GaussianEvent(1.0),),), kind, float(self.mean_runs), float(shape))
-        total, delta, has_noise = (
-            float(self.epsilon),
-            float(self.delta),
-            math.isfinite(self.epsilon),
-        )
+        total, delta = float(self.epsilon), float(self.delta)
+        has_noise = math.isfinite(total)
         law = with_max_runs(law, *((delta, total) if has_noise else (1e-6, 1.0)))
 
         def at(mu: float) -> _Plan:
@@ -494,9 +484,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             event = replace(
                 law, options=worst_options(options if has_noise else ((NonPrivateEvent(),),))
             )
-            noise = math.sqrt(score.variance())
-            cost = SearchCost(event, total, delta, epsilon, noise, len(settings))
-            return cost, settings, events, score
+            return SearchCost(event, total, delta, epsilon), settings, events, score
 
         mu = selection_mu(law, total, delta) if has_noise else math.inf
         plan = at(mu)
