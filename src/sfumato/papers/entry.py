@@ -241,9 +241,9 @@ def compare_runs(
     unit: str = "accuracy",
 ) -> Comparison:
     """Compare runs as printed and mended with a printed figure: means, and deviations over runs."""
-    means = [round(float(np.mean(runs)), 6) if len(runs) else None for runs in (paper, strict)]
-    sds = [float(np.std(r, ddof=1)) if len(r) > 1 else None for r in (paper, strict)]
-    return Comparison(what, printed, *means, within, "either", unit, *sds)
+    ours, mended = (round(float(np.mean(r)), 6) if len(r) else None for r in (paper, strict))
+    sd, mended_sd = (float(np.std(r, ddof=1)) if len(r) > 1 else None for r in (paper, strict))
+    return Comparison(what, printed, ours, mended, within, "either", unit, sd, mended_sd)
 
 
 def decided(gaps: Sequence[float]) -> bool | None:

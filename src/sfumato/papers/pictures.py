@@ -9,7 +9,11 @@ from typing import Any, BinaryIO
 
 from sfumato.papers.entry import Comparison, Outcome
 
-COLOURS = {"printed": "0.35", "paper": "tab:orange", "strict": "tab:blue"}
+SHOWN = {  # fields of a comparison
+    "printed": ("printed", "0.35"),
+    "paper": ("as printed", "tab:orange"),
+    "strict": ("mended", "tab:blue"),
+}
 RESOLUTION = 120
 MAX_LINE = 45  # points that are joined by a line
 MAX_SPACE = 3  # dimensions; a row of more numbers is an image
@@ -42,8 +46,8 @@ def draw_comparisons(figure: Any, rows: Sequence[Comparison]) -> None:
     tallest = max(4, *(len(panel) for panel in panels))
     figure.set_size_inches(2 + 5 * len(units), 1.4 + 0.26 * tallest)
     for axes, panel in zip(figure.subplots(1, len(units), squeeze=False)[0], panels, strict=True):
-        for name, colour in COLOURS.items():
-            values = [getattr(row, name) for row in panel]
+        for field, (name, colour) in SHOWN.items():
+            values = [getattr(row, field) for row in panel]
             shown = [(value, i) for i, value in enumerate(values) if value is not None]
             if shown:
                 axes.plot(*zip(*shown, strict=True), "o", color=colour, label=name, alpha=0.8)

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
-from scipy.sparse.linalg import eigsh
 
 from sfumato.core.constraints import Form, one_of, or_none, real, whole
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
@@ -246,8 +245,10 @@ def _printed_basis(own: _Paid, kept: int) -> Array:
     noisy = np.zeros_like(moment)
     noisy[upper] = own.components.release(moment[upper], ledger=own.receipt)  # type: ignore[union-attr]
     noisy += np.triu(noisy, 1).T
-    start = np.ones(len(noisy))  # of the iteration, which a small matrix does not need
-    values, vectors = eigh(noisy) if kept >= len(noisy) else eigsh(noisy, kept, v0=start)
+    n = len(noisy)
+    ends = [[0, kept - 1], [n - kept, n - 1]] if 2 * kept < n else [[0, n - 1]]
+    found = [eigh(noisy, subset_by_index=end) for end in ends]
+    values, vectors = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
     return np.asarray(vectors[:, np.argsort(-np.abs(values))[:kept]])
 
 
