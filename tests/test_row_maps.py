@@ -36,6 +36,7 @@ from sfumato.models.additive_rows import (
     ScoreBins,
     ScorePlaces,
     Sides,
+    WhiteRows,
 )
 from sfumato.models.curves import SmoothedCurves
 from sfumato.models.features import KnotFeatures, MaternKernel
@@ -125,6 +126,15 @@ def pair_rows(rng: np.random.Generator) -> Iterator[PairRows]:
     pairs = np.array([[0, 1], [2, 3]])
     yield PairRows(hats, truncate_to_grid(rng.uniform(-1, 1, hats.width), ROW_BITS), pairs)
     yield PairRows(hats, rng.uniform(-1, 1, hats.width) * HOSTILE, pairs)
+
+
+def white_rows(rng: np.random.Generator) -> Iterator[Case]:
+    for rows in pair_rows(rng):
+        for size in (0.9, HOSTILE):
+            basis = rng.normal(size=(rows.width, rows.width)) * size
+            white = LinearRows(rows.width, True, basis, constant=0.25, radius=0.3)
+            coded = WhiteRows(rows, white, 19, has_target=True)
+            yield lambda part, coded=coded: coded(part).codes, cells(rng, 5)
 
 
 def all_scores(rng: np.random.Generator, n_scores: int) -> Iterator[AdditiveScores]:
@@ -263,6 +273,7 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
     HatRows: lambda rng: [(hat_rows(), cells(rng))],
     PairRows: lambda rng: ((rows, cells(rng)) for rows in pair_rows(rng)),
     Sides: sides,
+    WhiteRows: white_rows,
     AdditiveScores: lambda rng: ((s, cells(rng)) for k in (1, 3) for s in all_scores(rng, k)),
     ScorePlaces: lambda rng: ((ScorePlaces(s), rows) for s, rows in scores_beside(rng)),
     ScoreAndTarget: lambda rng: (

@@ -13,17 +13,23 @@ from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive_rows import (
+    LEVELS,
+    PRODUCTS,
+    TARGETS,
     HatRows,
     PairRows,
     PublicColumns,
     SideMeans,
     Sides,
+    WhiteRows,
     knots_at,
 )
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
+from sfumato.sums.grid import ScoreWeights
+from sfumato.sums.maps import LinearRows
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import EDGES, PlaceCounts, PlaceTree, cuts_by_counts
 
@@ -78,6 +84,41 @@ def test_rows_lie_in_the_unit_ball(rows: HatRows | PairRows, cells: np.ndarray) 
     assert (np.sum(rows(cells) ** 2, axis=1) <= 1).all()
     corner = rows(np.array([[100.0, 2.0, 5.0]]))
     assert float(np.sum(corner**2)) == pytest.approx(1, abs=1e-6)
+
+
+def test_products_of_codes_are_those_of_rows_in_the_unit_ball_to_the_bit(
+    cells: np.ndarray, rng: np.random.Generator
+) -> None:
+    target = np.where(np.arange(400) % 9 == 0, np.nan, rng.normal(size=400))
+    basis = np.linalg.qr(rng.normal(size=(PAIRS.width, PAIRS.width)))[0] * rng.uniform(0.1, 1, 12)
+    for radius in (1.0, 0.3, 1e-7):
+        white = LinearRows(PAIRS.width, True, basis, constant=0.25, radius=radius)
+        coded = WhiteRows(PAIRS, white, 19, True, 0.5, 2.0)
+        rows = coded(np.column_stack([cells, target]))
+        parts = zip(coded.tables, rows.codes.T, strict=False)
+        z = np.hstack([table[codes] for (_, table), codes in parts]) / PRODUCTS
+        near = PAIRS(cells) / PAIRS.units
+        assert np.abs(z - near)[:, :9].max() <= 1 / LEVELS
+        assert np.abs(z - near)[:, 9:].max() < 0.2
+        t = rows.lengths[:, None] / coded.steps
+        ones = np.full((400, 1), rows.height)
+        a = np.hstack([t * (z @ coded.projection), ones]).astype(np.longdouble)
+        lengths = np.sum(a**2, axis=1)
+        assert lengths.max() <= 1
+        assert radius == 1.0 or np.median(lengths) > 0.9
+        scale = white.radius / coded.radius if radius < 2**-8 else 1.0
+        full = white.weights_before * PAIRS.units[:, None] * scale
+        np.testing.assert_allclose(coded.projection, full, atol=coded.steps * 2.0**-19)
+        found = rows.targets()[:, 0]
+        np.testing.assert_allclose(found, (target - 0.5) / 2, atol=1 / TARGETS)
+        weights = ScoreWeights(rng.normal(size=(2, coded.width)))
+        assert np.array_equal(rows.scores(weights), a @ weights.rounded.T.astype(np.longdouble))
+        slopes = np.rint(rng.uniform(-0.1, 0.1, (400, 2)) * 2.0**12) * 2.0**-12
+        exact = slopes.T.astype(np.longdouble) @ a
+        assert np.array_equal(rows.gathered(slopes, 12), exact)
+        assert np.array_equal(exact * 2.0**36, np.rint(exact * 2.0**36))
+        halves = rows[:200].gathered(slopes[:200], 12) + rows[200:].gathered(slopes[200:], 12)
+        assert np.array_equal(halves, exact)
 
 
 # The choice of pairs ------------------------------------------------------------------------------

@@ -495,7 +495,7 @@ PARTS: dict[type, _Entry] = {
         class_weights=_maybe(_list(_between(0.0, 1.0))),
         slope_bits=_between(1, ROW_BITS, whole=True),
     ),
-    ResidualSum: _entry(_has_gradient, **_GRADIENT),
+    ResidualSum: _entry(_has_gradient, **_GRADIENT, slope_bits=_between(1, ROW_BITS, whole=True)),
     # A secure sum
     Agreement: _entry(
         task=_TEXT,

@@ -20,11 +20,13 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form, numbers, one_of, real, refuse, whole
+from sfumato.core.constraints import Form, numbers, one_of, or_none, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive_rows import (
     BIN_MIDDLES,
     FARTHEST_SCORE,
+    SHORTER_BITS,
+    WHITE_BITS,
     AdditiveScores,
     Array,
     HatRows,
@@ -36,6 +38,7 @@ from sfumato.models.additive_rows import (
     ScorePlaces,
     SideMeans,
     Sides,
+    WhiteRows,
     clear_pairs,
     column_orders,
     knots_at,
@@ -45,7 +48,7 @@ from sfumato.models.additive_rows import (
 )
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget, Release
-from sfumato.models.linear import RADIUS, whitened_rows
+from sfumato.models.linear import RADIUS, default_steps, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import (
@@ -59,7 +62,7 @@ from sfumato.sums.gradients import (
     coarse_bits,
     step_size,
 )
-from sfumato.sums.grid import ScoreWeights
+from sfumato.sums.grid import SINGLE_BITS, ScoreWeights
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.records import Records
@@ -308,7 +311,7 @@ class AdditiveModel(PrivateEstimator):
     n_knots: int | None = None
     knots: str | None = None
     interactions: bool | None = None
-    n_steps: int = 240
+    n_steps: int | None = None
     max_gradient_norm: float = 0.1
 
     reads_cells: ClassVar[bool] = True  # hats have knots in the units of their column
@@ -318,7 +321,7 @@ class AdditiveModel(PrivateEstimator):
         "n_knots": one_of(None, 3, 5, 9, 17, 33, 65),
         "knots": one_of(None, "private", "public"),
         "interactions": one_of(None, True, False),
-        "n_steps": whole(least=1),
+        "n_steps": or_none(whole(least=1)),
         "max_gradient_norm": real(above=0.0, below=2.0),
     }
     learned: ClassVar[Form] = {
@@ -419,7 +422,8 @@ class AdditiveModel(PrivateEstimator):
         first = self._gradient(start, np.ones(n_classes), cells.person)
         rest = 1 - shares[1] - (COUNT_SHARE if counts else 0.0) - shares[3]
         rest -= ORDER_SHARE + CROSSED_SHARE if n_pairs else 0.0
-        gradient = budget.gaussian(first, rest, count=int(self.n_steps))
+        n_steps = default_steps(self, cells.public_rows, start.shape[1])
+        gradient = budget.gaussian(first, rest, count=n_steps)
         if has_target:
             octiles = budget.quantiles(PlaceCounts((0,)), SCORE_LEVELS, shares[2])
         look = budget.gaussian(last, shares[3])
@@ -464,12 +468,19 @@ class AdditiveModel(PrivateEstimator):
         self.counts_, n_rows = sizes, max(1.0, float(cells.public_rows or sizes.sum()))
         square = (1 - rows.share) * DEFAULT_SQUARE + rows.share * DEFAULT_PRODUCT
         white, steepest = whitened_rows(second, budget.noise(moment), n_rows, square)
-        encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
-        learned = encoded.mapped(BesideTarget(white, has_target)).cache(in_singles=not has_target)
+        if cells.person is None and cells.has_exact_sums:
+            bits = min(SINGLE_BITS + SHORTER_BITS, WHITE_BITS - first.slope_bits)
+            coded = WhiteRows(rows, white, bits, has_target, centre, scale)
+            learned, back = cells.mapped(coded).cache(), coded.projection
+        else:  # rows as they are, for lengths of persons, and for parties that are told each map
+            encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
+            encoded = encoded.mapped(BesideTarget(white, has_target))
+            learned = encoded.cache(in_singles=not has_target)
+            back = white.weights_before * rows.units[:, None]
 
         noise, clip = budget.noise(gradient) / n_rows, first.max_gradient_norm
         curvature = 1.0 if has_target else first.loss.max_curvature
-        n_steps, largest = int(self.n_steps), min(MAX_STEP / clip, 1 / (curvature * steepest))
+        largest = min(MAX_STEP / clip, 1 / (curvature * steepest))
         step = step_size(noise, n_steps, self.score_noise, largest)
         descent = Descent((n_scores, white.width), n_rows, n_steps, step)
         for _ in range(n_steps):
@@ -479,7 +490,6 @@ class AdditiveModel(PrivateEstimator):
 
         # Weights of whitened rows as weights of hats and products. Where the loss is flat, noise of
         # a step moves all later weights; a convex loss only damps it.
-        back = white.weights_before * rows.units[:, None]
         each, after, m = np.arange(n_steps), int(n_steps * (1 - AVERAGED)), MOMENTUM
         since = np.maximum(each, after)
         decay = (m ** (since - each + 1) - m ** (n_steps - each + 1)) / (1 - m)
@@ -608,8 +618,8 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         "balanced": inversely to their released sizes; a mapping gives public weights by label.
     largest_weight : float, default=20.0
         Public bound on the ratio of two balanced weights.
-    n_steps : int, default=240
-        Noisy gradients.
+    n_steps : int or None, default=None
+        Noisy gradients. None: 240, or 120 from 50 records times μ per hat on.
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
     $shared
@@ -838,7 +848,10 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
 
     def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> ResidualSum:  # noqa: ARG002
         clip = float(self.max_gradient_norm)
-        return ResidualSum(clip, weights, PerPersonClip.usual(person, clip))
+        if person is not None:
+            return ResidualSum(clip, weights, PerPersonClip.usual(person, clip))
+        bits = coarse_bits(SoftmaxLoss(2), clip)
+        return ResidualSum(clip, ScoreWeights(weights).rounded, slope_bits=bits)
 
     def predict(self, X: Any) -> Array:
         return np.asarray(np.clip(self._all_scores(X)[:, 0], *self.reach_))

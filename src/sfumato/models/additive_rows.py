@@ -8,7 +8,7 @@ together with labels or targets, for the last release of a fit.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any, ClassVar, Self
@@ -21,8 +21,20 @@ from scipy.special import log_expit, logsumexp
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.exceptions import MissingBoundsError
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
-from sfumato.sums.maps import ROUNDING_MARGIN, exact_product
+from sfumato.sums.grid import (
+    FINE_BITS,
+    ROW_BITS,
+    SINGLE_BITS,
+    HeldRows,
+    ScoreWeights,
+    truncate_to_grid,
+)
+from sfumato.sums.maps import (
+    FARTHEST as FARTHEST_TARGET,
+    ROUNDING_MARGIN,
+    LinearRows,
+    exact_product,
+)
 from sfumato.sums.statistics import EDGES, Codes, CountTables, Statistic
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
@@ -43,6 +55,12 @@ DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
 STEEPEST = 2.0  # times the slope that a robust fit of a target without skew would have
 SLOPE_DOUBT = 0.3  # relative deviation of that slope from the best one
 MIN_VARIANCE = 1e-6
+# Rows of a descent: places between two knots, and steps of 1 of products and targets. A term of a
+# sum is a multiple of 2**-36: 5 bits are of products, 7 or more of lengths; slopes and the
+# projection of a row have the others.
+LEVELS, PRODUCTS, TARGETS, SHORTER_BITS = 16, 32, 256, 7
+WHITE_BITS = 2 * ROW_BITS - 5
+NO_TARGET = 2**16 - 1
 
 
 # Columns and knots ------------------------------------------------------------------------------
@@ -179,31 +197,45 @@ class HatRows:
         return int(self.slices[-1].stop)
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        return truncate_to_grid(self.raw(rows) * (1 / math.sqrt(self.columns.width)), FINE_BITS)
+        hats = self.raw(rows)
+        hats *= 1 / math.sqrt(self.columns.width)
+        return truncate_to_grid(hats, FINE_BITS)
 
-    def raw(self, rows: AnyArray) -> Array:
-        """Return hats of height 1, multiples of ``2**-FINE_BITS``."""
+    def raw(self, rows: AnyArray, n_more: int = 0) -> Array:
+        """Return hats of height 1, multiples of ``2**-FINE_BITS``, and room for more numbers."""
         places = self.columns(rows)
-        hats = np.zeros((len(places), self.width))
-        numeric = iter(self.knots)
+        hats = np.zeros((len(places), self.width + n_more))
+        flat, numeric = hats.reshape(-1), iter(self.knots)
+        first = np.arange(0, hats.size, hats.shape[1])  # place of each row
         for i, part in enumerate(self.slices):
-            known = np.flatnonzero(~np.isnan(places[:, i]))
-            column = places[known, i]
-            if self.columns.categories[i] is not None:
-                hats[known, part.start + column.astype(int)] = 1.0
-                continue
-            knots = next(numeric)
-            left = np.clip(np.searchsorted(knots, column, side="right") - 1, 0, len(knots) - 2)
-            weight = (column - knots[left]) / (knots[left + 1] - knots[left])
-            weight = truncate_to_grid(np.clip(weight, 0.0, 1.0), FINE_BITS)
-            hats[known, part.start + left] = 1 - weight
-            hats[known, part.start + left + 1] = weight
+            column = places[:, i]
+            missing = np.flatnonzero(np.isnan(column))
+            if self.columns.categories[i] is None:
+                left, weight = interval(column, next(numeric))
+                weight = truncate_to_grid(weight, FINE_BITS)
+                at = first + (part.start + left)
+                flat[at] = 1 - weight
+                flat[at + 1] = weight
+                hats[missing, part] = 0.0
+            else:
+                column = np.nan_to_num(column)
+                flat[first + (part.start + column.astype(np.intp))] = 1.0
+                hats[missing, part] = 0.0
         return hats
 
     def orders_of(self, rows: AnyArray, orders: Array) -> AnyArray:
         """Return the sum of the orders of each column, weighted by its hats; each row alone."""
         numbers = truncate_to_grid(np.clip(orders, -1.0, 1.0), ROW_BITS)
         return np.column_stack([rows[:, part] @ numbers[part] for part in self.slices])
+
+
+def interval(column: Array, knots: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return the number of the knot below each number, and the place to the next, from 0 to 1."""
+    left = np.zeros(len(column), dtype=np.uint8)
+    for knot in knots[1:-1]:
+        left += column >= knot
+    number = left.astype(np.intp)
+    return number, np.clip((column - knots.take(number)) / np.diff(knots).take(number), 0.0, 1.0)
 
 
 # Pairs of columns -------------------------------------------------------------------------------
@@ -241,7 +273,7 @@ class HatSums(Statistic):
         if self.has_target:
             hats = np.where(np.isnan(rows[:, -1:]), 0.0, hats)
             codes = (rows[:, -1] > 0).astype(np.intp)
-        return np.stack([hats[codes == each].sum(axis=0) for each in range(self.n_classes)])
+        return (codes == np.arange(self.n_classes)[:, None]).astype(np.float64) @ hats
 
     def term_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
@@ -384,13 +416,172 @@ class PairRows:
 
     def products(self, raw: AnyArray) -> AnyArray:
         """Return the products of the pairs of hats of height 1; each row alone."""
+        if not len(self.pairs):
+            return np.empty((len(raw), 0))
         places = self.hats.orders_of(raw, self.orders)
         places = truncate_to_grid(np.clip(places, -1.0, 1.0), FINE_BITS)
         return np.asarray(places[:, self.pairs[:, 0]] * places[:, self.pairs[:, 1]])
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        raw = self.hats.raw(rows)
-        return truncate_to_grid(np.hstack([raw, self.products(raw)]) * self.units, FINE_BITS)
+        raw = self.raw(rows)
+        raw *= self.units
+        return truncate_to_grid(raw, FINE_BITS)
+
+    def raw(self, rows: AnyArray) -> Array:
+        """Return hats of height 1 and products."""
+        together = self.hats.raw(rows, len(self.pairs))
+        together[:, self.hats.width :] = self.products(together)
+        return together
+
+
+# Rows of a descent ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteRows:
+    """``cells -> a = [t Pᵀz; c]``, held as the codes of z and t: a hundred numbers in ten codes.
+
+    z are hats and products of `rows` on a coarse public grid: a number counts as the nearest of
+    `LEVELS` places between two knots, a product as the nearest multiple of ``1/PRODUCTS``. P
+    whitens z and is public, t shortens a row to length 1, c is the constant of `white`. All are
+    multiples of powers of two, so that products are exact.
+
+    bits: Steps of P times those of t are ``2**-bits``: finer ones of t the longer rows may be.
+    has_target: Whether a target follows the cells; `centre` and `scale` as in `BesideTarget`.
+    """
+
+    rows: PairRows
+    white: LinearRows
+    bits: int
+    has_target: bool = False
+    centre: float = 0.0
+    scale: float = 1.0
+    makes_codes: ClassVar[bool] = True
+    ends_in_ball: ClassVar[bool] = True
+
+    @property
+    def width(self) -> int:
+        return self.white.width
+
+    @cached_property
+    def steps(self) -> int:
+        """Return the steps of t from 0 to 1."""
+        return 1 << (SHORTER_BITS + max(math.frexp(1 / self.radius)[1] - 2, 0))
+
+    @cached_property
+    def radius(self) -> float:
+        """Return the length by which rows are divided, where squares stay exact."""
+        return max(self.white.radius or 1.0, 2.0**-8)
+
+    @cached_property
+    def projection(self) -> Array:
+        """Return P, of hats of height 1 and products."""
+        return np.asarray(self.whole_projection * (2.0**-self.bits * self.steps), np.float64)
+
+    @cached_property
+    def whole_projection(self) -> NDArray[np.int64]:
+        """Return P in its steps."""
+        before = self.white.weights_before * self.rows.units[:, None]
+        before *= (self.white.radius or 1.0) / self.radius * 2.0**self.bits / self.steps
+        return np.rint(before).astype(np.int64)
+
+    @cached_property
+    def tables(self) -> list[tuple[slice, NDArray[np.int64]]]:
+        """Return for each column and pair its place in z, and its part of z for each code.
+
+        Those are in steps of ``1/PRODUCTS``; the last code of a column says that it is missing.
+        """
+        hats, found = self.rows.hats, []
+        for categories, part in zip(hats.columns.categories, hats.slices, strict=True):
+            size = part.stop - part.start
+            codes = np.arange(size) * LEVELS if categories is None else np.arange(size)
+            at = np.arange(codes[-1] + 1)[:, None]
+            width = LEVELS if categories is None else 1
+            table = np.maximum(width - np.abs(at - codes), 0) * (PRODUCTS // width)
+            found.append((part, np.vstack([table, np.zeros_like(table[:1])])))
+        products = np.arange(-PRODUCTS, PRODUCTS + 1)[:, None]
+        return found + [(slice(k, k + 1), products) for k in range(hats.width, self.rows.width)]
+
+    def __call__(self, rows: AnyArray) -> CodedRows:
+        if rows.dtype == np.uint16:  # codes that were kept
+            return CodedRows(rows, self)
+        cells = rows
+        hats, tables, n = self.rows.hats, self.tables, len(cells)
+        width, knots = hats.columns.width, iter(hats.knots)
+        places, numbers = hats.columns(cells), np.empty((n, width))
+        codes = np.empty((n, len(tables) + 1 + self.has_target), np.uint16, order="F")
+        # Products are exact, in single precision where no partial sum can pass its 24 bits.
+        longest = float(np.linalg.norm(self.whole_projection, axis=0).max(initial=0.0))
+        single = PRODUCTS * math.sqrt(len(tables)) * longest < 2.0**24
+        dense = np.zeros((n, self.rows.width), np.float32 if single else np.float64)
+        for i, (part, table) in enumerate(tables[:width]):
+            column = places[:, i]
+            if hats.columns.categories[i] is None:
+                left, weight = interval(column, next(knots))
+                column = np.rint(weight * LEVELS) + LEVELS * left
+            codes[:, i] = np.where(np.isnan(column), len(table) - 1, column)
+            dense[:, part] = table.take(codes[:, i], axis=0)
+            numbers[:, i] = (table @ (self.rows.orders[part] / PRODUCTS)).take(codes[:, i])
+        for i, (a, b) in enumerate(self.rows.pairs, width):
+            product = np.rint(np.clip(numbers[:, a] * numbers[:, b], -1.0, 1.0) * PRODUCTS)
+            codes[:, i] = product + PRODUCTS
+            dense[:, tables[i][0].start] = product
+        mapped = dense @ self.whole_projection.astype(dense.dtype)
+        squares = np.einsum("ij,ij->i", mapped, mapped, dtype=np.float64)
+        lengths = np.sqrt(squares) * (2.0**-self.bits / PRODUCTS)  # in steps of t
+        longest = math.sqrt(1 - self.white.height**2) * (1 - ROUNDING_MARGIN)
+        codes[:, len(tables)] = np.minimum(longest / np.maximum(lengths, 2.0**-30), self.steps)
+        if self.has_target:
+            target = (cells[:, -1] - self.centre) / self.scale + FARTHEST_TARGET
+            target = np.rint(np.clip(target, 0.0, 2 * FARTHEST_TARGET) * TARGETS)
+            codes[:, -1] = np.where(np.isnan(target), NO_TARGET, target)
+        return CodedRows(codes, self)
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows(HeldRows):
+    """Rows of `WhiteRows` by their codes: scores are looked up, sums are counts of codes."""
+
+    codes: NDArray[np.uint16] = field(repr=False)
+    white: WhiteRows
+
+    def __getitem__(self, part: slice) -> Self:
+        return replace(self, codes=self.codes[part])
+
+    @property
+    def lengths(self) -> Array:
+        """Return t of each row, in steps."""
+        return self.codes[:, len(self.white.tables)].astype(np.float64)
+
+    @property
+    def height(self) -> float:
+        """Return c, a multiple of ``2**-SINGLE_BITS``."""
+        return math.floor(self.white.white.height * 2.0**SINGLE_BITS) * 2.0**-SINGLE_BITS
+
+    def targets(self) -> Array:
+        """Return standardised targets, NaN where there is none."""
+        target = self.codes[:, -1:] * (1 / TARGETS) - FARTHEST_TARGET
+        return np.where(self.codes[:, -1:] == NO_TARGET, np.nan, target)
+
+    def scores(self, weights: ScoreWeights) -> Array:
+        white, rounded = self.white, weights.rounded
+        if weights.by_code is None:
+            back = white.projection @ rounded[:, :-1].T / (PRODUCTS * white.steps)
+            weights.by_code = [table @ back[part] for part, table in white.tables]
+        found = np.zeros((len(self.codes), len(rounded)))
+        for column, table in zip(self.codes.T, weights.by_code, strict=False):
+            found += table.take(column, axis=0)
+        return found * self.lengths[:, None] + self.height * rounded[:, -1]
+
+    def gathered(self, slopes: Array, bits: int) -> Array:
+        """Return ``slopes.T @ rows`` in whole numbers: a sum that passes 64 bits comes back."""
+        white = self.white
+        total = np.empty((slopes.shape[1], white.rows.width), dtype=np.int64)
+        for row, factors in zip(total, slopes.T * (2.0**bits * self.lengths), strict=True):
+            for column, (part, table) in zip(self.codes.T, white.tables, strict=False):
+                row[part] = np.bincount(column, factors, len(table)).astype(np.int64) @ table
+        first = (total @ white.whole_projection) * (2.0 ** -(bits + white.bits) / PRODUCTS)
+        return np.column_stack([first, self.height * slopes.sum(axis=0)])
 
 
 # Scores -----------------------------------------------------------------------------------------
@@ -409,8 +600,9 @@ class AdditiveScores:
     intercept: Array = field(repr=False)
 
     def __call__(self, cells: AnyArray) -> Array:
-        raw = self.rows.hats.raw(cells)
-        together = np.hstack([raw, truncate_to_grid(self.rows.products(raw), FINE_BITS)])
+        together = self.rows.raw(cells)
+        products = together[:, self.rows.hats.width :]
+        products[:] = truncate_to_grid(products, FINE_BITS)
         longest = math.sqrt(self.rows.hats.columns.width + len(self.rows.pairs))
         return exact_product(together, self.coef, longest) + self.intercept
 

@@ -399,7 +399,7 @@ class FourierFeatures(FeatureMap):
             t = X[part] @ turns
             t -= np.rint(t)
             squares = t * t
-            halves = []
+            halves: list[Array] = []
             for coefficients, factor in ((COSINE, 0.25 - squares), (SINE, t)):
                 half = np.full_like(t, coefficients[-1])
                 for coefficient in coefficients[-2::-1]:
@@ -408,7 +408,7 @@ class FourierFeatures(FeatureMap):
                 half *= factor
                 half *= height
                 halves.append(half)
-            np.multiply(*halves, out=sines[part])
+            np.multiply(halves[0], halves[1], out=sines[part])
             sines[part] *= 2
             np.subtract(halves[0] ** 2, halves[1] ** 2, out=cosines[part])
         return found

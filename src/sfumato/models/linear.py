@@ -35,6 +35,7 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.models.base import Array, PrivateClassifier, PrivateRegressor, target_range
+from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.gradients import (
     LOSSES,
     MAX_STEP,
@@ -57,6 +58,9 @@ from sfumato.tables.schema import TableBounds
 # and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
 SCORE_NOISE = 1.6
 MOMENT_SHARE = 0.3  # of mu², for the second moment
+# By default 240 gradients are released; from so many records times mu per weight on 120, which was
+# as accurate on held-out training rows of Adult and bank marketing.
+DEFAULT_STEPS, CLEAR_SIGNAL = 240, 50.0
 COUNT_SHARE = 1e-3  # of mu², for the size of each class where the number of rows is secret
 WIDE = 64  # features of a ball that do without a constant
 MAX_WHITENED = 2**13  # features: the second moment has their square, its eigenvectors their cube
@@ -81,6 +85,15 @@ CAUTION = 9.0  # times the variance of the noise of a correction
 
 
 # What linear and additive models share: no row is read here ---------------------------------------
+
+
+def default_steps(model: Any, n_rows: int | None, width: int) -> int:
+    """Return how many gradients to release, by public numbers; half where noise hides little."""
+    if model.n_steps is not None:
+        return int(model.n_steps)
+    is_noisy = math.isfinite(model.epsilon)
+    signal = (n_rows or 0) * mu_from_budget(model.epsilon, model.delta) if is_noisy else math.inf
+    return DEFAULT_STEPS // 2 if signal >= CLEAR_SIGNAL * width else DEFAULT_STEPS
 
 
 def top_eigenvectors(matrix: Array, n_components: int) -> tuple[Array, Array]:
@@ -160,8 +173,8 @@ class PrivateLinearClassifier(PrivateClassifier):
         Append a constant to each row: ``a = [z; 1] / √2``. None: unless whitened rows can do
         without, by public facts: at least 64 features with a norm alone, or a table with
         categories, of which a row has exactly one.
-    n_steps : int, default=240
-        Gradients that are released.
+    n_steps : int or None, default=None
+        Gradients that are released. None: 240, or 120 from 50 records times μ per feature on.
     learning_rate : float or None, default=None
         Step along the mean gradient; None for a public rule from the noise alone.
     max_gradient_norm : float, default=0.1
@@ -210,7 +223,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     n_components: int | None = None
     whiten: bool | None = None
     fit_intercept: bool | None = None
-    n_steps: int = 240
+    n_steps: int | None = None
     learning_rate: float | None = None
     max_gradient_norm: float = 0.1
 
@@ -220,7 +233,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         "n_components": or_none(whole(least=1)),
         "whiten": or_none(flag()),
         "fit_intercept": or_none(flag()),
-        "n_steps": whole(least=1),
+        "n_steps": or_none(whole(least=1)),
         "learning_rate": or_none(real(above=0.0)),
         "max_gradient_norm": real(above=0.0, below=2.0),
     }
@@ -233,7 +246,8 @@ class PrivateLinearClassifier(PrivateClassifier):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         records, budget = self._begin(X, y, groups)  # [L1] rows in the unit ball
-        width, n_steps, row_map = records.width, int(self.n_steps), self._row_map()
+        width, row_map = records.width, self._row_map()
+        n_steps = default_steps(self, records.public_rows, width)
         whitens, kept = row_map.unit_length, min(self.n_components or width, width)
         loss = loss_named(self.loss, len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer

@@ -34,7 +34,14 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import ROW_BITS, Float32Rows, ScoreWeights, nearest, truncate_to_grid
+from sfumato.sums.grid import (
+    ROW_BITS,
+    Float32Rows,
+    HeldRows,
+    ScoreWeights,
+    nearest,
+    truncate_to_grid,
+)
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.statistics import Codes, Statistic
@@ -245,9 +252,9 @@ class GradientSum(_GradientStatistic):
         if listed and not (min(listed) >= 0 and max(listed) <= 1):
             raise InvalidInputError("Weights of classes must lie between 0 and 1.")
 
-    def add_up(self, rows: Array | Float32Rows, codes: Array) -> Array:
+    def add_up(self, rows: Array | HeldRows, codes: Array) -> Array:
         """Add up clipped slopes times rows."""
-        if isinstance(rows, Float32Rows):
+        if isinstance(rows, HeldRows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
         xp, weights = namespace_of(rows), like(rows, self._exact_weights)
@@ -330,14 +337,19 @@ class ResidualSum(_GradientStatistic):
     weights (1, m): Brought to the grid of `on_weight_grid`; the numbers a are multiples of
         ``2**-ROW_BITS`` in the unit ball.
     joined: A bound on the rows of a person together, where persons are the unit.
+    slope_bits: Residuals are cut to multiples of ``2**-slope_bits``.
     """
 
     max_gradient_norm: float
     weights: Weights = field(repr=False)
     joined: PerPersonClip | None = None
+    slope_bits: int = ROW_BITS
 
-    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - no classes
+    def add_up(self, rows: Any, codes: Codes) -> Array:  # noqa: ARG002 - no classes
         """Add up clipped residuals times rows."""
+        if isinstance(rows, HeldRows):
+            scores = rows.scores(self._score_weights)
+            return rows.gathered(self._cut(scores - rows.targets()), self.slope_bits)
         numbers, clipped = self._clipped(rows)
         return clipped.T @ numbers
 
@@ -351,14 +363,18 @@ class ResidualSum(_GradientStatistic):
     def _clipped(self, rows: Array) -> tuple[Weights, Weights]:
         """Return the numbers of rows and their residuals, clipped and on the grid."""
         numbers, target = np.ascontiguousarray(rows[:, :-1]), rows[:, -1:]
-        residuals = numbers @ np.ascontiguousarray(on_weight_grid(self.weights).T) - target
-        residuals = np.where(np.isnan(residuals), 0.0, residuals)
-        clipped = truncate_to_grid(
-            np.clip(residuals, -self.max_gradient_norm, self.max_gradient_norm)
-            * (1 - ROUNDING_MARGIN),
-            ROW_BITS,
-        )
-        return numbers, clipped
+        scores = numbers @ np.ascontiguousarray(on_weight_grid(self.weights).T)
+        return numbers, self._cut(scores - target)
+
+    @cached_property
+    def _score_weights(self) -> ScoreWeights:
+        return ScoreWeights(self.weights)
+
+    def _cut(self, residuals: Weights) -> Weights:
+        """Clip residuals; those of no target are zero."""
+        known = np.where(np.isnan(residuals), 0.0, residuals)
+        inside = np.clip(known, -self.max_gradient_norm, self.max_gradient_norm)
+        return np.asarray(truncate_to_grid(inside * (1 - ROUNDING_MARGIN), self.slope_bits))
 
 
 def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, size: int) -> Array:

@@ -214,8 +214,24 @@ def revealed(total: SecretSum) -> Array:
 # Single precision ---------------------------------------------------------------------------------
 
 
+class HeldRows:
+    """Rows of which a gradient needs two exact products alone: `scores` and `gathered`."""
+
+    def scores(self, weights: ScoreWeights) -> Any:
+        """``rows @ weights.T``."""
+        raise NotImplementedError
+
+    def gathered(self, slopes: Doubles, bits: int) -> Doubles:
+        """``slopes.T @ rows``, for multiples of ``2**-bits``."""
+        raise NotImplementedError
+
+    def targets(self) -> Doubles:
+        """Return the targets beside rows, NaN where there is none."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class Float32Rows:
+class Float32Rows(HeldRows):
     """Rows of the unit ball, multiples of ``2**-SINGLE_BITS``, in single precision.
 
     rows: (n, width).
@@ -326,7 +342,10 @@ class ScoreWeights:
 
     weights (n_scores, width): Weights; NaN counts as 0, beyond 2**100 as that.
     rounded (n_scores, width): The weights on the grid.
+    by_code: What held rows make of them, once for all blocks of a pass.
     """
+
+    by_code: list[Doubles] | None = None
 
     def __init__(self, weights: Doubles) -> None:
         weights = np.clip(np.nan_to_num(weights), -MAX_WEIGHT, MAX_WEIGHT)
@@ -346,10 +365,11 @@ class ScoreWeights:
 
 
 class RowsOnDisk:
-    """Blocks of rows in single precision, in a file that has no name in any folder.
+    """Blocks of rows, in a file that has no name in any folder.
 
     The system frees it when the last block is let go, also after a crash: no row survives a fit.
-    It lies in the folder for temporary files (``TMPDIR``), which must hold 4 bytes per number.
+    It lies in the folder for temporary files (``TMPDIR``), which must hold 4 bytes per number, or
+    2 per code.
     """
 
     _file: IO[bytes] | None = None
@@ -367,7 +387,8 @@ class RowsOnDisk:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - each block has mapped its part
             weakref.finalize(self, self._file.close)
         start = self._file.seek(0, 2)
-        self._file.write(np.ascontiguousarray(numbers).data)
+        self._file.write(numbers.tobytes("A"))
         self._file.flush()
-        mapped = np.memmap(self._file, np.float32, "r", start, numbers.shape)
+        order: Any = "C" if numbers.flags.c_contiguous else "F"
+        mapped = np.memmap(self._file, numbers.dtype, "r", start, numbers.shape, order)
         return replace(rows, rows=mapped) if isinstance(rows, Float32Rows) else mapped

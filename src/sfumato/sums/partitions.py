@@ -209,6 +209,9 @@ class _Part:
         the coarser grid of `Float32Rows`. All persons of a block have as many rows.
         """
         for rows, codes, size in self.records(batches)._blocks():
+            if getattr(self.steps[-1], "makes_codes", False):
+                yield rows.codes, codes.astype(np.int32), size
+                continue
             on_grid = cut_inside(rows, SINGLE_BITS if in_singles else ROW_BITS, in_ball)
             kept = Float32Rows.of(on_grid) if in_singles else on_grid.astype(np.float32)
             yield kept, codes.astype(np.int32), size
@@ -373,7 +376,8 @@ class PartitionedRecords(Records):
         inside = self.width - int(getattr(last, "has_target", False))
         kept = copy(self)
         kept._partitions = self._partitions.cache(partial(self._part.keep_rows, in_singles, inside))
-        kept._part = _Part(None, (), self.width, self.person, inside)
+        opened = (last,) if last is not None and getattr(last, "makes_codes", False) else ()
+        kept._part = _Part(None, opened, self.width, self.person, inside)
         return kept
 
     def _sum(self, statistic: Statistic, **_: Any) -> SecretSum | PersonSum:

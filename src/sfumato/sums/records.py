@@ -22,6 +22,7 @@ from sfumato.sums.grid import (
     ROW_BITS,
     SINGLE_BITS,
     Float32Rows,
+    HeldRows,
     RowsOnDisk,
     SecretSum,
     are_inside,
@@ -75,6 +76,7 @@ class Records(ABC):
     is_grouped_by_person: bool = True
     _in_ball = 0  # first numbers of a row that are known to lie in the unit ball: see `RowMap`
     _beside = 0  # last numbers of a row that are no part of a point of the ball
+    _coded: RowMap | None = None  # the last map, where it makes codes
     _count: int | None = None  # of records, public or not, where it is known before they are read
     _persons: GroupedPersons | UnsortedPersons | None = None  # in the order of the blocks
 
@@ -200,6 +202,7 @@ class Records(ABC):
         seen = self._as_blocks(mapped_blocks, row_map.width)
         seen._count, seen._beside = self._count, int(getattr(row_map, "has_target", False))
         seen._in_ball = row_map.width if getattr(row_map, "ends_in_ball", False) else 0
+        seen._coded = row_map if getattr(row_map, "makes_codes", False) else None
         return seen
 
     def _as_blocks(self, read: Callable[[], Iterator[Block]], width: int) -> BatchRecords:
@@ -233,6 +236,9 @@ class Records(ABC):
             for block in self._blocks():
                 whole = [block] if self.person is None else by_size(*block, self.person)
                 for rows, codes, size in whole:
+                    if self._coded:
+                        yield rows.codes, codes, size
+                        continue
                     on_grid = cut_inside(rows, bits, width)
                     if not is_foreign_array(on_grid):
                         kept = Float32Rows.of(on_grid) if in_singles else on_grid.astype(np.float32)
@@ -253,7 +259,7 @@ class Records(ABC):
                 break
         kept = self._as_blocks(read, self.width)
         kept._in_ball, kept._beside, kept._count = width, self._beside, self._count
-        return kept
+        return kept.mapped(self._coded) if self._coded else kept
 
     def _sum(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum | PersonSum:
         if self.person is not None:
@@ -539,7 +545,7 @@ def _readable(rows: Array, statistic: Statistic) -> Array:
     """Return rows in double precision, unless the statistic can read those in single precision."""
     if isinstance(rows, Float32Rows):
         return rows if statistic.takes_singles else rows.doubles()
-    if is_foreign_array(rows):
+    if is_foreign_array(rows) or isinstance(rows, HeldRows):
         return rows
     # Numbers of a row side by side, for sums over them are made in the order of memory.
     is_by_rows = rows.strides[-1] == rows.itemsize

@@ -442,6 +442,9 @@ UNIFORM = 2**12  # cells of equal width
 OCTAVES, PER_OCTAVE = 24, 8  # finer ones towards both ends, where long tails have their numbers
 _FINE = 2.0 ** -(np.arange(1, OCTAVES * PER_OCTAVE + 1) / PER_OCTAVE)
 EDGES = np.unique(np.concatenate([np.arange(1, UNIFORM) / UNIFORM, _FINE, 1 - _FINE]))
+# Edges up to the even ones, and whether there are finer ones up to the next.
+_BELOW = np.searchsorted(EDGES, np.arange(UNIFORM + 1) / UNIFORM, side="right")
+_IS_CUT = np.diff(_BELOW, append=_BELOW[-1]) != 1
 FAN_OUT, LEVELS = 17, 3  # 17³ nodes for the cells of the grid
 
 
@@ -466,7 +469,11 @@ class PlaceCounts(Counts):
         counts = np.zeros(self.shape)
         for i, column in enumerate(self.columns):
             places = rows[:, column]
-            cells = np.searchsorted(EDGES, places[~np.isnan(places)], side="right")
+            places = np.clip(places[~np.isnan(places)], 0.0, 1.0)
+            even = (places * UNIFORM).astype(np.intp)  # a power of two: exact
+            cells = _BELOW.take(even)
+            cut = _IS_CUT.take(even)
+            cells[cut] = np.searchsorted(EDGES, places[cut], side="right")
             counts[i] = np.bincount(cells, minlength=self.shape[1])
         return counts
 
