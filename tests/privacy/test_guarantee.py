@@ -112,7 +112,7 @@ def test_the_sentence_says_what_is_proved() -> None:
     noise = GaussianEvent(1 / mu_from_budget(1.0, 1e-5))
     known = str(Guarantee(epsilon=1.0, delta=1e-5, events=(noise,)))
     assert "whether a given record is in the data at most 55.4 % of the time" in known
-    assert "accuses 10 in 1,000 that are not in it correctly accuses at most 20 in 1,000" in known
+    assert "accused wrongly, at most 20 in 1,000 inside it are accused correctly" in known
     assert "at most 73.2 % of the time" in mixed
 
 

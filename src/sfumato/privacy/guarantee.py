@@ -127,8 +127,8 @@ class Guarantee:
     Proved: replacing any one record makes no release, nor anything computed from it, more than
     2.72 times as likely (epsilon 1), plus 1e-05 in probability. From even odds, an attacker who
     knows everything else guesses correctly whether a given record is in the data at most 73.2 % of
-    the time (a coin: 50 %). One who wrongly accuses 10 in 1,000 that are not in it correctly
-    accuses at most 28 in 1,000 that are in it.
+    the time; a coin is right 50 %. If 10 in 1,000 records outside the data may be accused wrongly,
+    at most 28 in 1,000 inside it are accused correctly.
 
     These are the figures of the worst noise. A guarantee with events has those of its own noise:
 
@@ -234,21 +234,19 @@ class Guarantee:
         from sfumato.privacy.attacker import percent
 
         figures = self.attacker
-        question, outside, inside = (
-            f"whether a given {self.unit} is in the data",
-            "not in it",
-            "in it",
-        )
+        question = f"whether a given {self.unit} is in the data"
+        outside, inside = f"{self.unit}s outside the data", "inside it"
         if self.unit is Unit.ENTRY:
-            question, outside, inside = "which of two such values it has", "unchanged", "changed"
+            question = "which of two such values it has"
+            outside, inside = "unchanged numbers", "changed ones"
         wrong, right = (
             math.ceil(1000 * share * (1 - 2e-11)) for share in (figures.false_alarms, figures.finds)
         )
         return (
             "From even odds, an attacker who knows everything else guesses correctly "
-            f"{question} at most {percent(figures.guesses_right)} of the time (a coin: 50 %). One "
-            f"who wrongly accuses {wrong} in 1,000 that are {outside} correctly accuses at most "
-            f"{right} in 1,000 that are {inside}."
+            f"{question} at most {percent(figures.guesses_right)} of the time; a coin is right "
+            f"50 %. If {wrong} in 1,000 {outside} may be accused wrongly, at most {right} in 1,000 "
+            f"{inside} are accused correctly."
         )
 
     def _change(self) -> str:

@@ -72,10 +72,10 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
         )
     if guarantee.is_private:  # what the best attacker can do
         best = guarantee.attacker
-        right = f"right at most {percent(best.guesses_right)} of the time (a coin: 50 %)"
+        right = f"right at most {percent(best.guesses_right)} of the time; a coin is right 50 %"
         found.append(("Best attacker, from even odds", right))
-        outside = f"If {percent(best.false_alarms)} of outsiders are accused wrongly"
-        found.append((outside, f"at most {percent(best.finds)} of members are accused correctly"))
+        outside = f"If {percent(best.false_alarms)} outside the data may be accused wrongly"
+        found.append((outside, f"at most {percent(best.finds)} inside it are accused correctly"))
         found += loss_facts(guarantee)
     return [*found, ("Status", standing(guarantee))]
 
