@@ -23,7 +23,7 @@ from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import StoredModelError
 from sfumato.models import generated_features, image_features
-from sfumato.models.image_features import projected
+from sfumato.models.image_features import project
 from sfumato.privacy.guarantee import Status
 
 TOOLS = Path(__file__).parents[2] / "tools" / "random_process_net"
@@ -120,7 +120,7 @@ def literal_second_order(image, n_scales, path):
     """``||x * psi_a| * psi_b| * phi`` by transforms of whole images, thinned at the end."""
     (fine, turn), (coarse, deeper) = path
     step = 2**n_scales
-    padded = image[np.ix_(*(image_features._mirrored(size, step) for size in image.shape))]
+    padded = image[np.ix_(*(image_features._mirrored_places(size, step) for size in image.shape))]
     wavelets = image_features._wavelets(*padded.shape, n_scales, 8)
     modulus = np.abs(np.fft.ifft2(np.fft.fft2(padded) * wavelets[fine, 0][turn]))
     modulus = modulus[:: 2**fine, :: 2**fine]
@@ -128,7 +128,7 @@ def literal_second_order(image, n_scales, path):
     modulus = modulus[:: 2 ** (coarse - fine), :: 2 ** (coarse - fine)]
     width = 2 ** (n_scales - 1) * image_features.WIDTH
     mean = np.real(image_features._envelope(*padded.shape, width, 0.0, 1.0, 0.0))
-    spectrum = image_features._thinned(np.fft.fft2(mean / mean.sum())[None], 2**coarse)[0]
+    spectrum = image_features._thin(np.fft.fft2(mean / mean.sum())[None], 2**coarse)[0]
     smooth = np.real(np.fft.ifft2(np.fft.fft2(modulus) * spectrum))
     return smooth[:: 2 ** (n_scales - coarse), :: 2 ** (n_scales - coarse)][1:-1, 1:-1]
 
@@ -162,9 +162,9 @@ def literal_patches(image, n_filters):
             patch = pixels[i : i + side, j : j + side].transpose(2, 0, 1).reshape(-1)
             patch = (patch - patch.mean()) / math.sqrt(patch.var() + generated_features.FLAT)
             response = (
-                generated_features.packaged("random_patches.npz")["filters"][:n_filters].astype(
-                    float
-                )
+                generated_features.load_packaged("random_patches.npz")["filters"][
+                    :n_filters
+                ].astype(float)
                 @ patch
             )
             for row in (0, 1):
@@ -204,7 +204,7 @@ def test_convolution_by_loops(stride, rng, without_torch):
 def test_all_numbers_together_are_a_turn(width, turn, rng):
     """A Hartley matrix with random signs is orthogonal: lengths and angles stay."""
     rows = rng.normal(size=(6, width))
-    turned = projected(rows, width, turn)
+    turned = project(rows, width, turn)
     np.testing.assert_allclose(turned @ turned.T, rows @ rows.T, atol=1e-10)
     assert not np.allclose(turned, rows, atol=0.1)
 
@@ -229,7 +229,7 @@ def test_files_say_how_they_were_made_and_the_scripts_read_none(script, file):
 
 def test_a_damaged_file_is_refused(monkeypatch):
     monkeypatch.setitem(generated_features.SHA256, "random_patches.npz", 64 * "0")
-    generated_features.packaged.cache_clear()
+    generated_features.load_packaged.cache_clear()
     with pytest.raises(StoredModelError, match="damaged"):
         RandomPatchFeatures((8, 8)).fit(np.zeros((1, 64)))
 

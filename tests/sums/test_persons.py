@@ -48,7 +48,7 @@ WEIGHTS = np.array([[2.0, -3.0, 1.0]])
 
 
 def gradient(unit: PersonUnit) -> GradientSum:
-    return GradientSum(LOSS, 0.25, WEIGHTS, joined=PerPersonClip.usual(unit, 0.25))
+    return GradientSum(LOSS, 0.25, WEIGHTS, joined=PerPersonClip.default(unit, 0.25))
 
 
 def statistics(unit: PersonUnit) -> list[Statistic]:
@@ -331,7 +331,7 @@ def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
     unit, other = PersonUnit(4, "sum"), PersonUnit(5, "sum")
     weights = np.zeros((1, 3))
     assert ResidualSum(1.0, weights).joined_sensitivity(relation, unit) is None
-    joined = ResidualSum(1.0, weights, PerPersonClip.usual(unit, 1.0))
+    joined = ResidualSum(1.0, weights, PerPersonClip.default(unit, 1.0))
     with pytest.raises(InvalidInputError, match="another unit"):
         joined.joined_sensitivity(relation, other)
     times = 2 if relation is Relation.REPLACE_ONE else 1

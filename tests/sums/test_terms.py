@@ -224,7 +224,7 @@ def test_no_person_moves_a_sum_further_than_declared(
     unit = PersonUnit(MOST, way)
     if isinstance(statistic, GradientSum | ResidualSum):
         longest = statistic.max_gradient_norm
-        statistic = replace(statistic, joined=PerPersonClip.usual(unit, longest))
+        statistic = replace(statistic, joined=PerPersonClip.default(unit, longest))
     rows, codes = honest(5, WIDTH + beside)
     ids = [*"aabcc"]
 

@@ -50,7 +50,7 @@ def cast(x: Array, dtype: str) -> Array:
     return xp.astype(x, getattr(xp, dtype), copy=False)
 
 
-def packed(x: Array, dtype: str) -> Array:
+def contiguous(x: Array, dtype: str) -> Array:
     """Return `x` of a floating type in one block of memory, as it will come back from a file.
 
     Matrix products of a view and of a packed copy may differ in their last bits.

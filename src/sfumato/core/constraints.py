@@ -265,7 +265,7 @@ def local(check: Check, **renamed: str) -> Check:
     return checked
 
 
-def listed(check: Check, *, least: int = 1, size: Size = None, kind: Any = list) -> Check:
+def list_of(check: Check, *, least: int = 1, size: Size = None, kind: Any = list) -> Check:
     """Ask for a list; names of sizes that are new in an item are its own."""
 
     def checked(value: Any, place: str, sizes: Sizes) -> None:

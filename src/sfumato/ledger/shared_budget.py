@@ -141,7 +141,7 @@ class SharedBudget:
         kind: str | None = None,
     ) -> SharedBudget:
         """Set a budget and the kind of its filter, once and for all."""
-        usual = PrivacyFilter.usual(epsilon, delta)
+        usual = PrivacyFilter.default(epsilon, delta)
         rule = usual if kind is None else PrivacyFilter(kind, float(epsilon), float(delta))
         ledger.create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
         budget = cls(ledger, name)

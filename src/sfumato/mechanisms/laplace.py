@@ -29,7 +29,7 @@ from sfumato.privacy.composition import record_level_guarantee
 from sfumato.privacy.events import EntryEvent, Event, LaplaceEvent, NonPrivateEvent, PureEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 
-MOST_TILT = 300.0  # half of epsilon over the sensitivity; beyond it noise is 0 but for e**-600
+MAX_TILT = 300.0  # half of epsilon over the sensitivity; beyond it noise is 0 but for e**-600
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class DiscreteLaplaceMechanism(LaplaceMechanism):
     def variance(self) -> float:
         """Variance of the noise on one coordinate."""
         half = self.epsilon / self.sensitivity / 2
-        return 0.0 if half > MOST_TILT else 1 / (2 * math.sinh(half) ** 2)
+        return 0.0 if half > MAX_TILT else 1 / (2 * math.sinh(half) ** 2)
 
     def grid(self, size: int) -> tuple[float, float] | None:  # noqa: ARG002 - whole already
         """Return the step, 1, and the scale of the noise."""
         if math.isinf(self.epsilon):
             return None
-        scale = max(self.sensitivity * ROUNDED_UP / self.epsilon, 0.5 / MOST_TILT)
+        scale = max(self.sensitivity * ROUNDED_UP / self.epsilon, 0.5 / MAX_TILT)
         require_scale(scale)
         return 1.0, scale
 

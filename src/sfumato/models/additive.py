@@ -720,7 +720,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> GradientSum:
         loss = SoftmaxLoss(len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)
-        joined = PerPersonClip.usual(person, clip)
+        joined = PerPersonClip.default(person, clip)
         weights, bits = ScoreWeights(weights).rounded, coarse_bits(loss, clip)
         return GradientSum(loss, clip, weights, self._class_weights(counts), joined, bits)
 
@@ -849,7 +849,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> ResidualSum:  # noqa: ARG002
         clip = float(self.max_gradient_norm)
         if person is not None:
-            return ResidualSum(clip, weights, PerPersonClip.usual(person, clip))
+            return ResidualSum(clip, weights, PerPersonClip.default(person, clip))
         bits = coarse_bits(SoftmaxLoss(2), clip)
         return ResidualSum(clip, ScoreWeights(weights).rounded, slope_bits=bits)
 

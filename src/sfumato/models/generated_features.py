@@ -38,7 +38,7 @@ MIN_SIDE = 8  # pixels of a side: in smaller images each pixel becomes a square 
 
 
 @lru_cache(maxsize=2)
-def packaged(name: str) -> dict[str, NDArray[np.float32]]:
+def load_packaged(name: str) -> dict[str, NDArray[np.float32]]:
     """Read the numbers of a file of this package, in single precision."""
     file = Path(__file__).with_name(name)
     if hashlib.sha256(file.read_bytes()).hexdigest() != SHA256[name]:
@@ -163,7 +163,7 @@ class RandomPatchFeatures(GeneratedFeatures):
         patches = patches - xp.mean(patches, axis=3, keepdims=True)
         variance = xp.mean(patches * patches, axis=3, keepdims=True)
         patches = xp.reshape(patches / xp.sqrt(variance + FLAT), (n, height * width, -1))
-        filters = like(colours, packaged("random_patches.npz")["filters"][: self.n_filters])
+        filters = like(colours, load_packaged("random_patches.npz")["filters"][: self.n_filters])
         cells, parts, size = cells_of(GRID, height, width), [], AT_A_TIME
         if is_accelerated(colours):
             size = max(size, ACCELERATED // n)
@@ -250,7 +250,9 @@ class RandomProcessFeatures(GeneratedFeatures):
 def net_maps(colours: Array) -> dict[str, Array]:
     """Return the maps of the three stages of the net."""
     xp = namespace_of(colours)
-    weights = {name: like(colours, value) for name, value in packaged("random_process.npz").items()}
+    weights = {
+        name: like(colours, value) for name, value in load_packaged("random_process.npz").items()
+    }
     x = convolve(colours, weights["stem.weight"], 1)
     x = xp.clip(normalise(x, weights, "stem_norm"), 0.0, None)
     maps = {}

@@ -27,13 +27,13 @@ from sfumato.core.arrays import (
     Array,
     cast,
     clip_to_finite,
+    contiguous,
     is_accelerated,
     like,
     namespace_of,
-    packed,
     to_numpy,
 )
-from sfumato.core.constraints import listed, numbers, record, refuse, whole
+from sfumato.core.constraints import list_of, numbers, record, refuse, whole
 from sfumato.core.parallel import map_in_parallel
 from sfumato.models.least_squares import (
     N_LEADING,
@@ -72,7 +72,7 @@ SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 20_000, 100
 Branch = dict[str, Any]
 _fields = record(
     mean=numbers("d"),  # float64
-    basis=listed(numbers(None, None)),  # V (p, r), or two factors whose product it is
+    basis=list_of(numbers(None, None)),  # V (p, r), or two factors whose product it is
     deviations=numbers("n", above=0.0, most=math.inf),  # of the first coordinates; inf: not used
     inducing=numbers("N", "n"),  # whitened coordinates of the rows
     coefficients=numbers("L", "N", "r+2"),  # B_V, B_1 and |B_1|
@@ -165,9 +165,9 @@ def fit_branch(
         basis = [basis[0] @ basis[1]]  # the factors cancel too much for single precision
     return Branch(
         mean=mean,
-        basis=[packed(factor, dtype) for factor in basis],
-        deviations=packed(deviations, dtype),
-        inducing=packed(inducing, dtype),
+        basis=[contiguous(factor, dtype) for factor in basis],
+        deviations=contiguous(deviations, dtype),
+        inducing=contiguous(inducing, dtype),
         coefficients=xp.stack(coefficients, axis=-3),
         regularization=xp.stack(regularization, axis=-1),
         n_components=kept,

@@ -23,7 +23,7 @@ from sfumato.core.constraints import (
     Form,
     integers,
     labels,
-    listed,
+    list_of,
     model_of,
     numbers,
     one_of,
@@ -338,7 +338,7 @@ class WideAffineHull(_Hull, _ManyBranches):
     branches_: list[Branch]
     branch_: NDArray[np.intp]
     learned: ClassVar[Form] = {
-        "branches_": listed(stored_branch, size="b"),
+        "branches_": list_of(stored_branch, size="b"),
         "branch_": integers(None, below="b"),
     }
 
@@ -431,7 +431,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     parameters: ClassVar[Form] = {**_ManyBranches.parameters, "search": one_of(*SEARCHES)}
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
-        "hulls_": listed(model_of("WideAffineHull", n_features_in_="d"), size="c"),
+        "hulls_": list_of(model_of("WideAffineHull", n_features_in_="d"), size="c"),
     }
 
     def _fit_classes(self, rows: Array, codes: NDArray[np.intp]) -> None:

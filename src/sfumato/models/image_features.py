@@ -25,7 +25,7 @@ from sfumato.core.constraints import (
     Form,
     check_parameters,
     flag,
-    listed,
+    list_of,
     one_of,
     or_none,
     refuse,
@@ -93,7 +93,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         }
         cls.stored_form = {
             **cls.parameters,
-            "image_shape_": listed(whole(least=1), least=3, size=3, kind=tuple),
+            "image_shape_": list_of(whole(least=1), least=3, size=3, kind=tuple),
             "n_features_out_": whole("out", least=1, most=MAX_FEATURES),
         }
         text = (ImageFeatures.__doc__ or "").partition("----------\n")[2]
@@ -184,7 +184,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"'n_projected' must lie between 1 and the {width} features of an image. "
                 f"Got {n_kept}."
             )
-        return unit_length(projected(features, int(n_kept), self.seed))
+        return unit_length(project(features, int(n_kept), self.seed))
 
     @abstractmethod
     def _features(self, images: Array) -> Array:
@@ -250,7 +250,7 @@ def _row_sums(values: Array) -> Array:
     return xp.sum(values, axis=-1, keepdims=True)
 
 
-def projected(rows: Array, n_kept: int, seed: int) -> Array:
+def project(rows: Array, n_kept: int, seed: int) -> Array:
     """Return `n_kept` numbers of a public random turn of each row, at their lengths on average."""
     xp, width = namespace_of(rows), int(rows.shape[1])
     generator = check_random_state(seed)
@@ -435,7 +435,7 @@ class ScatteringFeatures(ImageFeatures):
     def _maps(self, images: Array) -> Array:
         """All averages ``(n, maps, cells)``: of each channel order 0, then 1, then 2."""
         xp, n_scales = namespace_of(images), self.n_scales
-        rows, columns = (_mirrored(size, 2**n_scales) for size in images.shape[1:3])
+        rows, columns = (_mirrored_places(size, 2**n_scales) for size in images.shape[1:3])
         kind = "complex64" if images.dtype == xp.float32 else "complex128"
         bank = _bank(len(rows), len(columns), n_scales, self.n_orientations, kind)
         padded = xp.take(images, like(images, rows), axis=1)
@@ -466,11 +466,11 @@ class ScatteringFeatures(ImageFeatures):
             spectrum, second = transform(pixels), []
             found.append(average(pixels, 0))
             for j in range(n_scales):
-                first = modulus(_parted(spectrum, 2**j), bank[j, 0])  # (n, L, h, w)
+                first = modulus(_split_frequencies(spectrum, 2**j), bank[j, 0])  # (n, L, h, w)
                 found.append(average(first, j))
                 inner = transform(first) if j + 1 < n_scales else first
                 for k in range(j + 1, n_scales):
-                    parts = _parted(inner, 2 ** (k - j))
+                    parts = _split_frequencies(inner, 2 ** (k - j))
                     deeper = [  # one direction at a time: what is worked on stays in the cache
                         modulus(parts[:, :, turn : turn + 1, :, :], bank[k, j])
                         for turn in range(inner.shape[1])
@@ -480,7 +480,7 @@ class ScatteringFeatures(ImageFeatures):
         return xp.concat(found, axis=1)
 
 
-def _parted(spectra: Array, step: int) -> Array:
+def _split_frequencies(spectra: Array, step: int) -> Array:
     """``(step², n, maps, h, w)``: frequencies that become one on every `step`-th pixel."""
     xp = namespace_of(spectra)
     n, maps, height, width = spectra.shape
@@ -489,7 +489,7 @@ def _parted(spectra: Array, step: int) -> Array:
     return xp.reshape(parts, (step**2, n, maps, height // step, width // step))
 
 
-def _mirrored(size: int, step: int) -> NDArray[np.int64]:
+def _mirrored_places(size: int, step: int) -> NDArray[np.int64]:
     """Places of the pixels of an image mirrored at both edges, one average wider on each side."""
     n_cells = -(-size // step)
     places = np.arange(-step, (n_cells + 1) * step)
@@ -506,7 +506,7 @@ def _bank(
     bank: dict[Any, Any] = {}
     for (k, j), spectra in _wavelets(height, width, n_scales, n_orientations).items():
         step = 2 ** (k - j)
-        bank[k, j] = _parted(spectra[None] / step**2, step).astype(dtype)
+        bank[k, j] = _split_frequencies(spectra[None] / step**2, step).astype(dtype)
     real = np.dtype(dtype).type(0).real.dtype
     for j in range(n_scales):
         down, right = (_averages(size, j, n_scales).astype(real) for size in (height, width))
@@ -530,7 +530,7 @@ def _wavelets(
             wavelet = wave - wave.sum() / envelope.sum() * envelope
             fine.append(np.real(np.fft.fft2(wavelet / (2 * math.pi * sigma**2 / slant))))
         for j in range(k + 1):
-            found[k, j] = _thinned(np.stack(fine), 2**j)
+            found[k, j] = _thin(np.stack(fine), 2**j)
     return found
 
 
@@ -538,13 +538,13 @@ def _averages(size: int, scale: int, n_scales: int) -> NDArray[Any]:
     """Matrix of averages of every ``2**scale``-th pixel, kept on every ``2**J``-th but the ends."""
     mean = np.real(_envelope(1, size, WIDTH * 2 ** (n_scales - 1), 0.0, 1.0, 0.0))[0]
     spectrum = np.real(np.fft.fft(mean / mean.sum()))[None, None]
-    weights = np.real(np.fft.ifft(_thinned(spectrum, 2**scale)[0, 0]))
+    weights = np.real(np.fft.ifft(_thin(spectrum, 2**scale)[0, 0]))
     n_kept, step = size // 2**n_scales, 2 ** (n_scales - scale)
     places = step * np.arange(1, n_kept - 1)[:, None] - np.arange(len(weights))
     return np.asarray(weights[places % len(weights)])
 
 
-def _thinned(spectra: NDArray[Any], step: int) -> NDArray[Any]:
+def _thin(spectra: NDArray[Any], step: int) -> NDArray[Any]:
     """Spectra of filters for every `step`-th pixel: frequencies that become one are added."""
     n, height, width = spectra.shape
     down = min(step, height)

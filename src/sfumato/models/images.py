@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import is_foreign_array, like, namespace_of
-from sfumato.core.constraints import Form, check_parameters, listed, model_of, numbers, refuse
+from sfumato.core.constraints import Form, check_parameters, list_of, model_of, numbers, refuse
 from sfumato.exceptions import MissingBoundsError
 from sfumato.models.base import Array, PrivateClassifier
 from sfumato.models.generated_features import RandomPatchFeatures, RandomProcessFeatures
@@ -118,7 +118,7 @@ class PrivateImageClassifier(PrivateClassifier):
     parameters: ClassVar[Form] = {"image_features": known_features}
     learned: ClassVar[Form] = {
         **PrivateClassifier.learned,
-        "features_": listed(
+        "features_": list_of(
             model_of(
                 "HOGFeatures",
                 "RandomPatchFeatures",
@@ -161,7 +161,7 @@ class PrivateImageClassifier(PrivateClassifier):
             bounds=replace(self._pixel_bounds(), lower=None, upper=None, norm=1.0),
             ledger=self.ledger,
         )
-        classifier.fit(self._described(pixels), y, groups)
+        classifier.fit(self._weighted_features(pixels), y, groups)
         self.classifier_ = classifier.set_params(ledger=None)
         self.classes_, self.guarantee_ = classifier.classes_, classifier.guarantee_
         if is_foreign_array(pixels):
@@ -196,7 +196,7 @@ class PrivateImageClassifier(PrivateClassifier):
         inside = xp.clip(rows, low, high)  # first, so that no number overflows
         return xp.clip((inside - low) / wide, 0.0, 1.0)
 
-    def _described(self, pixels: Any) -> Any:
+    def _weighted_features(self, pixels: Any) -> Any:
         """Return rows of features, at most 1 long."""
         weighted = zip(self.features_, self.kind_weights_, strict=True)
         found = [part.transform(pixels) * float(weight) for part, weight in weighted]
@@ -204,7 +204,7 @@ class PrivateImageClassifier(PrivateClassifier):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        return self._described(self._pixels(X, reset=False))
+        return self._weighted_features(self._pixels(X, reset=False))
 
     def _scores(self, rows: Any) -> Array:
         scores = np.asarray(self.classifier_.decision_function(rows))

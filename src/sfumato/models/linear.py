@@ -251,7 +251,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         whitens, kept = row_map.unit_length, min(self.n_components or width, width)
         loss = loss_named(self.loss, len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
-        per_person = PerPersonClip.usual(records.person, clip) if records.person else None
+        per_person = PerPersonClip.default(records.person, clip) if records.person else None
         shape = loss.n_scores, kept + row_map.intercept
         at_zero = GradientSum(loss, clip, np.zeros(shape), joined=per_person)
 
@@ -475,7 +475,7 @@ class PrivateLinearRegressor(PrivateRegressor):
         into_ball, clip = IntoUnitBall(bounds, width), float(self.max_gradient_norm)
         together = records.mapped(WithTarget(into_ball))  # [G1] unit ball
         moment = budget.gaussian(SecondMoment(together.width), MOMENT_SHARE)  # [G2] sensitivities
-        per_person = PerPersonClip.usual(records.person, clip)
+        per_person = PerPersonClip.default(records.person, clip)
         statistic = ResidualSum(clip, np.zeros((1, width + 1)), per_person)
         gradient = budget.gaussian(statistic, count=n_steps)
         budget.charge()  # charge, then draw

@@ -32,9 +32,9 @@ from sfumato.core.arrays import (
     Array,
     cast,
     clip_to_finite,
+    contiguous,
     like,
     namespace_of,
-    packed,
     to_numpy,
 )
 from sfumato.core.constraints import (
@@ -43,7 +43,7 @@ from sfumato.core.constraints import (
     flag,
     integers,
     labels,
-    listed,
+    list_of,
     numbers,
     one_of,
     real,
@@ -248,7 +248,7 @@ _fields = record(
     centre=numbers("d"),  # what is taken off the rows: their mean, or zero
     project=numbers("d", "first"),  # gives the inputs of the first layer
     origin=numbers("first"),
-    layers=listed(_layer),
+    layers=list_of(_layer),
 )
 
 
@@ -320,18 +320,18 @@ def fit_branch(
         onward = (layer["coefficients"] @ directions[:, :n]) * follower["scale"]
         layers.append(
             {
-                "inducing": packed(layer["inducing"], dtype),
-                "coefficients": packed(layer["coefficients"], dtype),
-                "onward": packed(onward, dtype),
-                "onward_origin": packed(follower["origin"] * follower["scale"], dtype),
+                "inducing": contiguous(layer["inducing"], dtype),
+                "coefficients": contiguous(layer["coefficients"], dtype),
+                "onward": contiguous(onward, dtype),
+                "onward_origin": contiguous(follower["origin"] * follower["scale"], dtype),
                 **{name: float(layer[name]) for name in ("tau", "variance", "noise_precision")},
             }
         )
     scale = fitted[0]["scale"]
     return {
-        "centre": packed(centre, "float64"),
-        "project": packed(directions[:, : scale.shape[0]] * scale, dtype),
-        "origin": packed(fitted[0]["origin"] * scale, dtype),
+        "centre": contiguous(centre, "float64"),
+        "project": contiguous(directions[:, : scale.shape[0]] * scale, dtype),
+        "origin": contiguous(fitted[0]["origin"] * scale, dtype),
         "layers": layers,
     }
 
@@ -356,7 +356,7 @@ def nearest_output(branch: Branch, rows: Array) -> tuple[Array, Array]:
     return best, least
 
 
-def _centred(branch: Branch, rows: Array) -> Array:
+def _subtract_centre(branch: Branch, rows: Array) -> Array:
     """Take the centre off in double precision, so that an offset costs no digits."""
     precision = _precision(branch)
     return cast(clip_to_finite(cast(rows, "float64") - branch["centre"], precision), precision)
@@ -370,7 +370,7 @@ def _precision(branch: Branch) -> str:
 def evaluate(branch: Branch, rows: Array) -> Array:
     """Filter rows in batches, the centre taken off and put back."""
     answers = in_batches(
-        lambda batch: nearest_output(branch, _centred(branch, batch))[0],
+        lambda batch: nearest_output(branch, _subtract_centre(branch, batch))[0],
         like(branch["centre"], rows),
         batch_rows=BATCH_ROWS,
     )
@@ -629,7 +629,7 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
     parameters: ClassVar[Form] = {"branch_size": whole(least=1)}
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
-        "branches_": listed(stored_branch, size="b"),
+        "branches_": list_of(stored_branch, size="b"),
         "branch_classes_": integers("b", below="c", all_of_them=True),
     }
 
@@ -653,7 +653,7 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
         asked = self.branches_ if numbers is None else [self.branches_[i] for i in numbers]
 
         def of_each(batch: Array) -> Array:
-            found = [nearest_output(b, _centred(b, batch))[1] for b in asked]
+            found = [nearest_output(b, _subtract_centre(b, batch))[1] for b in asked]
             return namespace_of(batch).stack(found, axis=1)
 
         return in_batches(

@@ -89,14 +89,14 @@ class RowsEstimator(BaseEstimator):
     def _begin(self, X: Any) -> Array:
         """Check parameters and rows; return the rows."""
         check_parameters(self, self.parameters)
-        return self._checked(X, reset=True)
+        return self._check_rows(X, reset=True)
 
     def _queries(self, X: Any) -> Array:
         """Return rows of the width of the fit, none too large."""
         check_is_fitted(self)
-        return clip_to_finite(self._checked(X, reset=False))
+        return clip_to_finite(self._check_rows(X, reset=False))
 
-    def _checked(self, X: Any, *, reset: bool) -> Array:
+    def _check_rows(self, X: Any, *, reset: bool) -> Array:
         """Return finite rows: an ndarray, or a tensor where a tensor was given."""
         if is_foreign_array(X):
             tensor = checked_tensor(self, X, reset=reset)

@@ -145,7 +145,7 @@ def smooth(shares: Array, variance: float, n_rows: float) -> Smoothed:
     none = np.zeros(shares.shape, dtype=bool)
     found = []
     for apart in [none, above] if above.any() else [none]:
-        y = np.ravel(np.square(dctn(_filled(shares, apart), norm="ortho")))
+        y = np.ravel(np.square(dctn(_fill(shares, apart), norm="ortho")))
         risks = bias @ (y - v) + np.square(f) @ v
         least_risk = int(np.argmin(risks))
         of_square = 2 * v**2 + 4 * v * np.maximum(y - v, 0)
@@ -160,7 +160,7 @@ def smooth(shares: Array, variance: float, n_rows: float) -> Smoothed:
         if risk < least:
             sums = np.add.reduceat(shares, np.flatnonzero(np.diff(blocks, prepend=-1)))
             return Smoothed((sums / np.bincount(blocks))[blocks], none, blocks)
-    rest = _filled(shares, apart)
+    rest = _fill(shares, apart)
     waves = responses[number] * dctn(rest, norm="ortho")
     return Smoothed(np.asarray(idctn(waves, norm="ortho") + (shares - rest)), apart)
 
@@ -207,7 +207,7 @@ def _filters(shape: Sequence[int]) -> Array:
     return np.stack(both)[np.argsort(left, kind="stable")]
 
 
-def _filled(shares: Array, apart: NDArray[np.bool_]) -> Array:
+def _fill(shares: Array, apart: NDArray[np.bool_]) -> Array:
     """Replace cells that are apart by the average of the others around them."""
     if not apart.any():
         return shares
@@ -295,7 +295,7 @@ class GridDensity:
         for code, each in enumerate(self.smoothed):
             if each.apart.any():
                 mine = self.masses[..., code]
-                found[..., code] = np.maximum(mine - _filled(mine, each.apart), 0.0)
+                found[..., code] = np.maximum(mine - _fill(mine, each.apart), 0.0)
         return found
 
     def cdf(self, values: Array) -> Array:

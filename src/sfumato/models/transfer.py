@@ -29,7 +29,7 @@ from sfumato.core.constraints import (
     flag,
     guarantee,
     labels,
-    listed,
+    list_of,
     local,
     model_of,
     numbers,
@@ -217,7 +217,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     in_unit_ball: ClassVar[bool] = False
     has_labels: ClassVar[bool | None] = True
     parameters: ClassVar[Form] = {
-        "schedule": listed(whole(least=1), kind=(list, tuple)),
+        "schedule": list_of(whole(least=1), kind=(list, tuple)),
         "n_layers": whole(least=1),
         "inducing_ratio": MembershipMapping.parameters["inducing_ratio"],
         "kappa": MembershipMapping.parameters["kappa"],
@@ -399,7 +399,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         ndarray of shape (n_samples,)
             Labels.
         """
-        found = self._combined(X).argmin(axis=1)
+        found = self._combined_errors(X).argmin(axis=1)
         return np.asarray(self.classes_[found])
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -415,7 +415,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Scores; the second shape for more than two classes.
         """
-        errors = self._combined(X)
+        errors = self._combined_errors(X)
         return errors[:, 0] - errors[:, 1] if errors.shape[1] == 2 else -errors
 
     def terms(self, X: ArrayLike) -> dict[str, NDArray[np.float64]]:
@@ -450,12 +450,12 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             found["source"] = -2 * log_joint(self.source_, points)
         return found
 
-    def _combined(self, X: ArrayLike) -> Array:
+    def _combined_errors(self, X: ArrayLike) -> Array:
         """The sum of standardised errors, those of the source by its weight (87)."""
         first, *others = self.terms(X).values()
         if not others:
             return first
-        return standardised(first) + self.source_weight_ * standardised(others[0])
+        return standardise(first) + self.source_weight_ * standardise(others[0])
 
     def _given_rows(self, X: Any, *, reset: bool = False) -> Array:
         """Return records of the target's space as rows, whose values are left to `clip`."""
@@ -527,9 +527,7 @@ def left_out_accuracy(rows: Array, known: Array) -> float:
     return float(np.mean((squares.argmin(axis=1) == codes) & ~alone))
 
 
-def adapted(
-    rows: Array, scores: Array, known: Array, covariances: Array | None = None
-) -> Gaussians:
+def adapt(rows: Array, scores: Array, known: Array, covariances: Array | None = None) -> Gaussians:
     """Fit one Gaussian per class to the target rows by expectation-maximisation, from first scores.
 
     Means follow the target. Each covariance is drawn towards the source's, where it is given, and
@@ -576,16 +574,16 @@ def begin(
         # moved without a label, get more labelled rows right than the means of the others do.
         is_heard = not known.any(axis=0).all()
         if not is_heard:
-            moved = adapted(there, scores, np.zeros_like(known), source["covariances"])
+            moved = adapt(there, scores, np.zeros_like(known), source["covariances"])
             answers = log_joint(moved, there[labelled]).argmax(axis=1)
             right = float(np.mean(answers == known[labelled].argmax(axis=1)))
             is_heard = right >= max(MIN_ACCURACY, left_out_accuracy(points, known))
         if is_heard:
-            return SOURCE, adapted(there, scores, known, source["covariances"])
+            return SOURCE, adapt(there, scores, known, source["covariances"])
     means = (known.T @ points) / known.sum(axis=0)[:, None]
     square = max(float(np.einsum("ij,ij->", points, points)) / len(points), 1e-300)
     scores = -_squared_distances(points, means) / (2 * SPHERE**2 * square)  # round classes
-    return LABELS, adapted(points, scores, known, None)
+    return LABELS, adapt(points, scores, known, None)
 
 
 # Rounds of pseudo labels ------------------------------------------------------------------------
@@ -674,7 +672,7 @@ def target_codes(classes: Array, labels: Array, *, every_class: str | None = Non
     return places
 
 
-def standardised(errors: Array) -> Array:
+def standardise(errors: Array) -> Array:
     """Errors of each row less their mean over the classes, by their standard deviation."""
     finite = np.isfinite(errors)
     worst = np.where(finite, errors, -np.inf).max(axis=1, keepdims=True)

@@ -103,8 +103,8 @@ class PrivacyFilter:
             raise InvalidInputError(f"'order' {self.order!r} is not one of the known orders.")
 
     @classmethod
-    def usual(cls, epsilon: float, delta: float) -> PrivacyFilter:
-        """Return the usual filter of a budget: "pure" where delta is 0, else "gaussian"."""
+    def default(cls, epsilon: float, delta: float) -> PrivacyFilter:
+        """Return the default filter of a budget: "pure" where delta is 0, else "gaussian"."""
         return cls("gaussian" if delta else "pure", epsilon, delta)
 
     def cost(self, events: Iterable[Event]) -> Cost:

@@ -103,7 +103,7 @@ class PerPersonClip:
     bound: float
 
     @classmethod
-    def usual(cls, unit: PersonUnit | None, longest: float) -> Self | None:
+    def default(cls, unit: PersonUnit | None, longest: float) -> Self | None:
         """Bound k terms of length `longest` as if they were orthogonal; None for one row."""
         if unit is None or unit.rows == 1:
             return None

@@ -103,18 +103,18 @@ def as_cells(values: Any) -> NDArray[Any]:
 def cells_of(column: Any) -> list[Any]:
     """Return the cells of a column as objects, None for one that Python cannot hold."""
 
-    def listed(part: Any) -> list[Any]:
+    def as_list(part: Any) -> list[Any]:
         return part.to_pylist() if hasattr(part, "to_pylist") else list(part)
 
     try:
-        return listed(column)
+        return as_list(column)
     except MemoryError:  # says nothing about a cell
         raise
     except Exception:  # of a date beyond the years of Python, say; then each alone
         cells, by_place = [], getattr(column, "iloc", column)
         for place in range(len(column)):
             try:
-                cells.append(listed(by_place[place : place + 1])[0])
+                cells.append(as_list(by_place[place : place + 1])[0])
             except MemoryError:
                 raise
             except Exception:

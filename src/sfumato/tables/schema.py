@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.atomic_file import atomic_write
-from sfumato.core.constraints import Form, check_parameters, flag, listed, or_none, refuse, whole
+from sfumato.core.constraints import Form, check_parameters, flag, list_of, or_none, refuse, whole
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.bounds import MAX_MAGNITUDE, PUBLIC_LABELS, Bounds, check_persons
 from sfumato.tables.cells import column_names, columns_of
@@ -56,7 +56,7 @@ def _format(value: Any, place: str, _: Any) -> None:
 # What all columns may declare, and keys that mean nothing for a column of some kind.
 KEYS: Form = {
     **dict.fromkeys(("left_out", "ordered", "log", "missing"), flag()),
-    **dict.fromkeys(("parts", "sentinels"), listed(lambda *_: None, least=0, kind=tuple)),
+    **dict.fromkeys(("parts", "sentinels"), list_of(lambda *_: None, least=0, kind=tuple)),
     "decimals": or_none(whole(least=-12, most=12)),
     "format": _format,
 }
