@@ -10,15 +10,25 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 
 from sfumato import (
     Bounds,
+    Fabricator,
     PrivateDensity,
     PrivateKernelClassifier,
     PrivateLargeMarginGaussianClassifier,
     PrivateLinearClassifier,
+    TableBounds,
+    release_correlation,
+    release_counts,
+    release_mean,
+    release_quantiles,
+    release_score,
+    release_variance,
 )
 from sfumato.audit.testing import PrivateCase
 from sfumato.audit.testing.inspection import described, leaves
@@ -128,3 +138,65 @@ def test_no_rows_are_refused_where_their_number_is_public(data: Any) -> None:
     estimator = clone(data[0]).set_params(relation="replace_one")
     with pytest.raises(InvalidInputError, match=r"0 sample\(s\)"):
         fit(estimator, *first_rows(data, 0))
+
+
+FACTS = {
+    "a": (0, 10),
+    "k": {"type": "int64", "lower": 0, "upper": 300},
+    "g": ["x", "y"],
+    "t": {"lower": 0, "upper": 5, "missing": True},
+}
+
+
+def whole_table(n: int) -> pa.Table:
+    """Repeat sixty records, some with a missing cell, up to n."""
+    rng = np.random.default_rng(0)
+    cells = {"a": rng.uniform(0, 10, 60), "k": rng.integers(0, 300, 60), "g": [*"xyxxyy"] * 10}
+    columns = cells | {"t": np.where(np.arange(60) % 7, rng.uniform(0, 5, 60), np.nan)}
+    return pa.table({name: pa.array(np.resize(each, n)) for name, each in columns.items()})
+
+
+def fabricated(target: str | None) -> Any:
+    bounds = TableBounds.from_dict(FACTS, target=target)
+    model = Fabricator(bounds=bounds, epsilon=30.0, delta=1e-5, relation=SECRET, random_state=0)
+    return lambda table: [*leaves(f := clone(model).fit(table)), f.fabricate(50).to_pylist()]
+
+
+def scored(table: Any) -> Any:
+    model = LinearRegression().fit(np.eye(2), [0.0, 1.0])
+    rows = np.column_stack([table["a"], table["k"]])
+    promise = {"relation": str(SECRET), "target_bounds": (0, 10)}
+    return repr(release_score(model, rows, table["a"].to_numpy(), epsilon=2.0, **promise))
+
+
+PROMISE: dict[str, Any] = {"bounds": FACTS, "epsilon": 5.0, "relation": str(SECRET)}
+OF_TABLES = {
+    "fabricated": fabricated(None),
+    "fabricated, labels": fabricated("g"),
+    "fabricated, a target": fabricated("a"),
+    "counts": lambda table: str(release_counts(table, ["g", "k"], **PROMISE)),
+    "mean": lambda table: str(release_mean(table, "t", **PROMISE)),
+    "means": lambda table: str(release_mean(table, "t", by="g", **PROMISE)),
+    "variance": lambda table: str(release_variance(table, "a", **PROMISE)),
+    "correlation": lambda table: str(release_correlation(table, ["a", "t"], **PROMISE)),
+    "quantiles": lambda table: str(release_quantiles(table, "k", by="g", **PROMISE)),
+    "score": scored,
+}
+
+
+@pytest.mark.parametrize("name", OF_TABLES)
+def test_what_is_released_of_a_table_depends_on_no_secret_number(name: str) -> None:
+    """On both sides of rules that take 10,000 rows where their number is secret."""
+    seen = []
+    for n in (120, 0, 1, 9_000, 60_000):
+        playback = seen[0][1] if seen else None
+        with (
+            warnings.catch_warnings(record=True) as said,
+            seeded(0),
+            taped(playback=playback) as tape,
+        ):
+            warnings.simplefilter("always")
+            found = OF_TABLES[name](whole_table(n))
+        shown = [released.mechanism for released in tape.releases], [*map(repr, said)]
+        seen.append((repr(found), tape, shown))
+        assert (seen[-1][0], seen[-1][2]) == (seen[0][0], seen[0][2]), n

@@ -201,6 +201,7 @@ def test_heavy_tails_are_refused_and_not_forgotten() -> None:
             RunLaw(law).number()
         cut = search(GaussianEvent(9.0), runs, mean, shape, 100_000)
         assert selection_epsilon(cut, 1e-6) == math.inf
+    assert cut_probability(search(GaussianEvent(9.0), "negative_binomial", 1e12, 1.0, 30)) == 1.0
     for mean, shape in ((100.0, -0.9), (1e9, 1.0), (1 + 1e-12, 0.0)):
         with pytest.raises(InvalidInputError, match="mean_runs"):
             with_max_runs(search(GaussianEvent(1.0), "negative_binomial", mean, shape), 1e-6, 1.0)
