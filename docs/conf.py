@@ -68,7 +68,10 @@ html_sidebars = {
 }
 # Sites of other releases beside this one, where tools/versioned_docs.sh puts them.
 html_context = {"versions": os.environ.get("SFUMATO_VERSIONS", "").split()}
+html_favicon = "static/logo-light.svg"
 html_theme_options = {
+    "light_logo": "logo-light.svg",
+    "dark_logo": "logo-dark.svg",
     "light_css_variables": {"color-brand-primary": "#0d676d", "color-brand-content": "#0a5d8f"},
     "dark_css_variables": {"color-brand-primary": "#5cc4cb", "color-brand-content": "#7ab8e0"},
 }
