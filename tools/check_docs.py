@@ -275,7 +275,9 @@ def check_docstrings() -> Iterator[str]:
         yield from (f"{name}: {code} {text}" for code, text in errors if code not in left_out)
     text = "\n".join(p.read_text() for p in (ROOT / "docs" / "reference").glob("*.md"))
     listed = re.findall(r"^   (sfumato\.[\w.]+)$", text, flags=re.MULTILINE)
-    described = {id(pydoc.locate(name)) for name in listed}
+    found = {name: pydoc.locate(name) for name in listed}
+    yield from (f"docs/reference names {n}, which is not there" for n in found if found[n] is None)
+    described = set(map(id, found.values()))
     yield from (
         f"{n} is missing in docs/reference" for n, v in names.items() if id(v) not in described
     )
