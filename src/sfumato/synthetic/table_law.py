@@ -72,7 +72,7 @@ WEAK = 4.0  # variances of noise that an entry of the moment must exceed
 SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
 # Variances of weights of the label model: by what stands out in the counts of their column, of
 # labels and of a numeric target; at least; of pairs. MISSED: what drawn rows err by, as 1 / n.
-WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.2, 0.4), 0.003, 0.07, 3e-4
+WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.2, 2.5), 0.003, 0.07, 3e-4
 BY_DEGREE = (1.0, 0.5, 0.3, 0.2, 0.2)  # of weights that are polynomials of the classes
 MIN_POOL, MAX_POOL = 2000, 20_000  # drawn rows to which the label model is fitted
 FITTING_ROUNDS = 40
