@@ -607,3 +607,7 @@ def test_whole_noise_has_the_variance_that_is_stated(seed: int) -> None:
     with seeded(seed):
         draws = mechanism.release(np.zeros(20_000), ledger=None)
     assert draws.var() == pytest.approx(mechanism.variance(), rel=6 * math.sqrt(5 / 20_000))
+    assert DiscreteLaplaceMechanism(1.0, 1e4).variance() == 0.0
+    matrix = np.array([[1.0, 0.5], [0.5, 2.0]])
+    silent = GaussianMechanism(1.0, 0.0).release_symmetric(matrix, ledger=None)
+    np.testing.assert_array_equal(silent, matrix)

@@ -353,3 +353,29 @@ def test_a_class_that_nobody_declared_raises_no_error(statistic: Any, code: int)
     codes[3] = code
     found = doubles(ArrayRecords(rows, codes, relation="replace_one")._sum(statistic))
     assert np.linalg.norm(found - usual) <= statistic.sensitivity("replace_one", 5)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "replaced", "added"),
+    [
+        (ClassCounts(CLASSES), 2**0.5, 1.0),
+        (MeanAndSquares(WIDTH), 2.0, 3**0.5),
+        (SecondMoment(WIDTH), 2**0.5, 1.0),
+        (ClassMoments(CLASSES, WIDTH, constant=0.5), 1.25 * 2**0.5, 1.25),
+        (CountTables((2, 3, 4), ((0,), (1, 2)), CLASSES), 2.0, 2**0.5),
+        (GradientSum(TWO, 0.25, np.ones((1, WIDTH))), 0.5, 0.25),
+        (ResidualSum(0.25, np.ones((1, WIDTH))), 0.5, 0.25),
+        (PlaceCounts((0, 2)), 2.0, 2**0.5),
+        (PlaceTree((0, 2)), 12**0.5, 6**0.5),
+        (HatSums(CLASSES, WIDTH), 2**0.5, 1.0),
+        (SideMeans(3), 12**0.5, 6**0.5),
+        (CurveSum(WIDTH, weight=0.5), 2.0, 1.25**0.5),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_no_more_is_declared_than_the_sheets_prove(
+    statistic: Statistic, replaced: float, added: float
+) -> None:
+    """A sensitivity that is too large wastes the budget, and no hostile record shows it."""
+    assert statistic.sensitivity(REPLACE, 10) == pytest.approx(replaced)
+    assert statistic.sensitivity(ADD, 10) == pytest.approx(added)
