@@ -24,7 +24,6 @@ from sfumato.core.arrays import Array, is_accelerated, is_foreign_array, like, n
 from sfumato.core.constraints import (
     Form,
     check_parameters,
-    flag,
     list_of,
     one_of,
     or_none,
@@ -264,6 +263,7 @@ def project(rows: Array, n_kept: int, seed: int) -> Array:
 
 # Histograms of oriented gradients ---------------------------------------------------------------
 
+N_BINS = 9  # directions of a histogram
 MIN_BLOCK = 1e-3  # keeps a block of nearly flat pixels from being blown up to length 1
 MAX_ENTRY = 0.2  # the clipping of Dalal & Triggs, after which a block is normalised again
 
@@ -277,12 +277,6 @@ class HOGFeatures(ImageFeatures):
     $image
     cell : int, default=4
         Side of a cell, in pixels.
-    n_bins : int, default=9
-        Number of directions in a histogram.
-    block : int, default=2
-        Side of a block, in cells; blocks overlap, moving by one cell.
-    signed : bool, default=False
-        Whether opposite directions count as two (dark to light, light to dark).
 
     Attributes
     ----------
@@ -291,7 +285,8 @@ class HOGFeatures(ImageFeatures):
     Notes
     -----
     A pixel votes with the length of its gradient (of the channel where it is longest) for the two
-    nearest directions, in proportion to their nearness. Rows of the result have length 1 (0 for a
+    nearest of 9 directions, in proportion to their nearness; opposite ones are one. Blocks of 2 x 2
+    cells overlap, moving by one cell. Rows of the result have length 1 (0 for a
     flat image), so ``Bounds(norm=1.0)`` is valid; nothing is learned, so nothing is charged.
 
     References
@@ -309,16 +304,8 @@ class HOGFeatures(ImageFeatures):
 
     _: KW_ONLY
     cell: int = 4
-    n_bins: int = 9
-    block: int = 2
-    signed: bool = False
 
-    parameters: ClassVar[Form] = {
-        "cell": whole(least=1, most=4096),
-        "n_bins": whole(least=1, most=360),
-        "block": whole(least=1, most=4096),
-        "signed": flag(),
-    }
+    parameters: ClassVar[Form] = {"cell": whole(least=1, most=4096)}
 
     def _features(self, images: Array) -> Array:
         xp, (n, height, width, channels) = namespace_of(images), images.shape
@@ -335,21 +322,20 @@ class HOGFeatures(ImageFeatures):
             kept = xp.astype(longest == numbers, images.dtype)
             across, along = xp.sum(across * kept, axis=3), xp.sum(along * kept, axis=3)
         # Votes of each pixel for the two nearest directions.
-        turn = 2 * math.pi if self.signed else math.pi
         length = xp.sqrt(across * across + along * along)
-        place = xp.atan2(along, across) * (self.n_bins / turn)  # any whole number of turns off
-        away = place[..., None] - xp.arange(self.n_bins, **like_images)
-        near = 1 - xp.abs(away - self.n_bins * xp.round(away / self.n_bins))
+        place = xp.atan2(along, across) * (N_BINS / math.pi)  # any whole number of turns off
+        away = place[..., None] - xp.arange(N_BINS, **like_images)
+        near = 1 - xp.abs(away - N_BINS * xp.round(away / N_BINS))
         votes = length[..., None] * xp.where(near > 0, near, xp.zeros_like(near))
         # Sums over cells; the last ones may be cut by the edge of the image.
         side = self.cell
         down, right = -(-height // side), -(-width // side)
-        padded = xp.zeros((n, down * side, right * side, self.n_bins), **like_images)
+        padded = xp.zeros((n, down * side, right * side, N_BINS), **like_images)
         padded[:, :height, :width, :] = votes
-        cells = xp.reshape(padded, (n, down, side, right, side, self.n_bins))
+        cells = xp.reshape(padded, (n, down, side, right, side, N_BINS))
         cells = xp.sum(cells, axis=(2, 4))
         # Blocks of cells, each normalised, clipped and normalised again.
-        tall, wide = min(self.block, down), min(self.block, right)
+        tall, wide = min(2, down), min(2, right)
         n_down, n_right = down - tall + 1, right - wide + 1
         shifted = [
             cells[:, i : i + n_down, j : j + n_right, :] for i in range(tall) for j in range(wide)
@@ -491,11 +477,8 @@ def _split_frequencies(spectra: Array, step: int) -> Array:
 
 def _mirrored_places(size: int, step: int) -> NDArray[np.int64]:
     """Places of the pixels of an image mirrored at both edges, one average wider on each side."""
-    n_cells = -(-size // step)
-    places = np.arange(-step, (n_cells + 1) * step)
-    period = max(2 * size - 2, 1)
-    folded = np.abs(places) % period
-    return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(places)
+    after = (-(-size // step) + 1) * step - size
+    return np.pad(np.arange(size), (step, after), mode="reflect")
 
 
 @lru_cache(maxsize=8)

@@ -57,6 +57,7 @@ RETIRED = {
     *("labels_", "method_", "n_inducing_", "noise_precision_", "residual_std_", "starts_"),
     "winners_",
 }
+FIXED = {"block": 2, "n_bins": 9, "signed": False}  # parameters of which these values stay
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -382,7 +383,8 @@ class Decoder:
             )
         kind = self.classes[name]
         known = {*inspect.signature(kind).parameters, *getattr(kind, "stored_form", {})}
-        for key in RETIRED - known & parameters.keys():
+        is_default = {key for key, value in FIXED.items() if parameters.get(key) == value}
+        for key in (RETIRED | is_default) - known & parameters.keys():
             del parameters[key]
         model = kind(**parameters)
         for attribute, value in learned.items():

@@ -320,10 +320,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
                 n_components=min(self.n_components, records.width),
                 n_parts=1,
             )
-            events = budget.calibrate()
         few = None if target is None else self._check_target(target, y_target)
         if sums is not None:  # [T2] everything is checked, then charged, and then drawn
-            budget.charge(*events)
+            budget.charge()
             released = sums.draw().in_units_of(self._cube.inner_bounds)  # [T3] the releases
             found = {**released.to_record(), "radius": np.array(released.radius)}
             self.source_ = {name: each for name, each in found.items() if name != "classes"}
