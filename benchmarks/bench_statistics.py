@@ -6,7 +6,7 @@ peers: each figure is the root mean square error over runs, and CPU seconds of a
 (tied) and weekly hours (moved by a public random part of an hour, so that none are tied) of Adult.
 The peers know no persons, and give no error bars; ours are left out for quantiles.
 coverage: how often error bars of 95 % hold the figure of the table itself, and how often there is a
-figure, in 200 groups of 150 ages and hours.
+figure, in 500 groups of about 40 and of about 1,000 ages and hours.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ sys.modules["diffprivlib.models"] = types.ModuleType("diffprivlib.models")  # an
 from diffprivlib import tools  # noqa: E402
 
 RUNS = 400
-N_GROUPS, EPSILONS = 200, (0.5, 2.0, 8.0)
+N_GROUPS, GROUP_SIZES, EPSILONS = 500, (40, 1000), (0.5, 2.0, 8.0)
 COLUMNS = {"age": (0, 120), "hours": (0, 168)}
 dp.enable_features("contrib", "idealized-numerics")
 
@@ -137,10 +137,17 @@ def numbers_of(people: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def coverage() -> None:
-    """Measure how often error bars hold, in groups of two persons' rows each or of records."""
-    people, rng, rows = adult("data"), np.random.default_rng(1), []
-    table = pd.DataFrame({column: numbers_of(people, column) for column in COLUMNS})
-    table = pd.concat([table] * 3, ignore_index=True)
+    """Measure how often error bars hold, in small and large groups of records or persons."""
+    people = adult("data")
+    drawn = pd.DataFrame({column: numbers_of(people, column) for column in COLUMNS})
+    rows = [each for size in GROUP_SIZES for each in covered(drawn, size)]
+    write("statistics_coverage", rows, seed=1, runs=N_GROUPS)
+
+
+def covered(drawn: pd.DataFrame, size: int) -> list[dict[str, Any]]:
+    """Return how often error bars hold in groups of about so many rows, two of each person."""
+    rng, rows = np.random.default_rng(1), []
+    table = drawn.iloc[np.arange(size * N_GROUPS) % len(drawn)].reset_index(drop=True)
     table = table.assign(g=rng.integers(0, N_GROUPS, len(table)), id=table.index // 2)
     table["g"] = table.groupby("id")["g"].transform("first")
     known = {**COLUMNS, "g": {"type": "int64", "lower": 0, "upper": N_GROUPS - 1}}
@@ -170,9 +177,10 @@ def coverage() -> None:
                 exact / times - 1e-9 <= found["high"]
             )
             about = {"statistic": name, "relation": relation, "unit": unit, "epsilon": epsilon}
+            about["rows"] = size
             there = float(found[name].notna().mean())
             rows.append(about | {"coverage": float(inside.mean()), "figures": there})
-    write("statistics_coverage", rows, seed=1, runs=N_GROUPS)
+    return rows
 
 
 def median(table: pd.DataFrame) -> float:

@@ -131,7 +131,8 @@ def test_labels_that_are_not_declared_are_noticed_by_released_counts(noise: None
     words = np.where(X[:, 0] > 0, "yes", "no")
     with pytest.warns(UserWarning, match="not in the set"):
         classifier(n_steps=5).fit(X, words)  # the bounds say 0 and 1
-    classifier(n_steps=5, epsilon=0.1).fit(X[:50], words[:50])  # too few to tell: nothing is said
+    few = classifier(n_steps=5, epsilon=0.1, relation="replace_one")
+    few.fit(X[:50], words[:50])  # too few to tell: nothing is said
 
 
 # Targets ------------------------------------------------------------------------------------------

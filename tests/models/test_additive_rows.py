@@ -23,6 +23,7 @@ from sfumato.models.additive_rows import (
     Sides,
     WhiteRows,
     knots_at,
+    whole_knots,
 )
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
@@ -227,3 +228,18 @@ def test_gaussian_releases_get_what_the_cuts_leave(epsilon: float) -> None:
     if epsilon < 100:
         more = GaussianEvent(1 / (1.01 * mu))
         assert epsilon_spent([cuts, more], 1e-5, relation) > epsilon
+
+
+def test_knots_of_whole_numbers_are_whole() -> None:
+    for n, places in (
+        (20, [0, 0.01, 0.26, 0.3, 1]),
+        (9, [0, 0.8, 0.9, 0.95, 1]),
+        (2, [0, 1, 2, 3, 4]),
+    ):
+        columns = PublicColumns(("a",), (1.0,), (1.0 + n,), (None,), ("whole",))
+        knots = whole_knots(columns, np.array([places], dtype=float))
+        assert (np.diff(knots) > 0).all()
+        assert knots[0, [0, -1]].tolist() == [0, 1]
+        values = columns.values(0, knots[0])
+        assert sum(isinstance(each, int) for each in values) == min(n + 1, 5)
+    assert values == (1, 1.25, 1.5, 2, 3)

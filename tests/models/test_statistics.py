@@ -319,7 +319,10 @@ def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
     assert months["month"].to_pylist() == [*range(1, 13), None]
     exact = rows["day"].dt.month.value_counts().sort_index()
     assert np.abs(np.array(months["count"].to_pylist()[:12]) - exact).max() <= 3
-    assert asked(rows, "k", bins=4).table["k"].to_pylist()[:2] == ["0 to 10", "11 to 21"]
+    assert asked(rows, "k", bins=4).table["k"].to_pylist()[:2] == ["0 to 9", "10 to 19"]
+    edges = release_histogram(rows, "k", bins=4, bounds=given, epsilon=1.0).table.to_pydict()
+    assert edges["from"] == [0, 10, 20, 30, None]
+    assert edges["to"] == [9, 19, 29, 40, None]
     whole = release_quantiles(rows, "k", at=[0.2, 0.5], bounds=given, epsilon=1.0)
     assert all(each == int(each) for each in whole.table["quantile"].to_pylist())
     rows.to_csv(tmp_path / "t.csv")

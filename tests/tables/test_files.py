@@ -63,14 +63,6 @@ def test_batches_together_are_the_table(
     assert source.count_rows() == 1000
 
 
-def test_declared_types_are_binding(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("code,x\n01,1\n02,2\n")
-    source = TableFile(tmp_path / "rows.csv", {"code": "string", "x": "double"})
-    assert source.read().to_pydict() == {"code": ["01", "02"], "x": [1.0, 2.0]}
-    write_table(pa.table({"x": pa.array([1, 2], pa.int8())}), tmp_path / "rows.parquet")
-    assert TableFile(tmp_path / "rows.parquet", {"x": "double"}).read()["x"].type == pa.float64()
-
-
 def test_a_damaged_table_states_no_other_guarantee(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path, {"guarantee": 1})

@@ -28,14 +28,16 @@ def create(
     ledger: LedgerArgument,
     name: Annotated[str, typer.Argument(help="The dataset.")],
     epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
-    delta: Annotated[float, typer.Option(help="At this delta; 0 admits pure releases only.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option(help="At this delta; 0 admits pure releases only.")
+    ] = 1e-6,
     unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
     relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
     as_json: Json = False,
 ) -> None:
     """Set the budget of a data set, once and for all.
 
-    Example: sfumato budget create budget.db patients --epsilon 4 --delta 1e-5
+    Example: sfumato budget create budget.db patients --epsilon 4
     """
     budget = Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
     if as_json:

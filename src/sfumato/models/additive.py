@@ -45,6 +45,7 @@ from sfumato.models.additive_rows import (
     probability_line,
     public_knots,
     target_line,
+    whole_knots,
 )
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget, Release
@@ -434,7 +435,7 @@ class AdditiveModel(PrivateEstimator):
         self.knots_, centre, scale = public_knots(columns, public_levels), 0.0, 1.0
         read = cells.mapped(BesideTarget(columns, has_target))
         if cuts is not None:  # [A1] knots
-            knots = knots_at(budget.draw(cuts, read))
+            knots = whole_knots(columns, knots_at(budget.draw(cuts, read)))
             self.knots_ = knots if n_rows >= (cut_from or 0.0) else self.knots_
         if spread is not None:  # median and spread of a target
             (target,) = knots_at(budget.draw(spread, read))
@@ -584,14 +585,17 @@ class AdditiveModel(PrivateEstimator):
             raise refuse("pairs_", "places of columns")
 
 
-def is_first_alone(counts: Array, noise: float) -> bool:
+def is_first_alone(counts: Array, noise: float, n_rows: int | None = None) -> bool:
     """Return whether released counts of labels show hardly one but the first.
 
     It is said where the others, with their noise, are below a share of RARE, and without it below
-    half of that: where there are too few records to tell, it is not said.
+    half of that: where there are too few records to tell, it is not said. It is said, too, where a
+    secret number of records does not show at all.
     """
-    others, total = float(counts[1:].sum()), float(counts.sum())
+    others, total = float(counts[1:].sum()), float(n_rows or counts.sum())
     deviation = noise * math.hypot(1 - RARE, RARE) * math.sqrt(len(counts) - 1)
+    if n_rows is None and total < 2.4 * noise * math.sqrt(len(counts)):
+        return True
     return others + 2.4 * deviation < RARE * total and others < RARE / 2 * total
 
 
@@ -697,11 +701,11 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins)
         drawn = budget.draw(look, cells.mapped(ScoreBins(scores)))  # [A10] scores by label
         (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
-        if is_first_alone(self.counts_, budget.noise(budget.releases[0])):
+        if is_first_alone(self.counts_, budget.noise(budget.releases[0]), cells.public_rows):
             warnings.warn(
-                "By the released counts, hardly any record has a label other than the first of the "
-                "public set. A label that is not in the set counts as the first: are the labels of "
-                "the bounds spelled and typed as in the table?",
+                "By the released counts, hardly any record has a label of the public set other "
+                "than the first. A record whose label is not in the set is not used: are the "
+                "labels of the bounds spelled and typed as in the table?",
                 stacklevel=3,
             )
         weights = self._class_weights(self.counts_)

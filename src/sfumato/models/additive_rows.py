@@ -73,7 +73,8 @@ class PublicColumns:
     names: Of all columns.
     lower, upper: Range of each column of numbers; of a column of categories 0 and their number.
     categories: The categories of each column, or None for numbers; what is true or false has two.
-    units: What the numbers of each column are: "log", "log1p", "day" since 1970, or "" as they are.
+    units: What the numbers of each column are: "log", "log1p", "day" since 1970, "whole" numbers,
+        or "" as they are.
     """
 
     names: tuple[str, ...]
@@ -92,8 +93,9 @@ class PublicColumns:
                 is_truth = each.categories is None and arrow_kind(each.type) == "b"
                 listed = None if each.is_number else each.categories
                 kinds.append((False, True) if is_truth else listed)
-                log = ("log" if each.lower > 0 else "log1p") if each.log else ""
-                units.append("day" if each.part == "time" else log)
+                unit = "whole" if each.is_whole and not each.ordered else ""
+                unit = ("log" if each.lower > 0 else "log1p") if each.log else unit
+                units.append("day" if each.part == "time" else unit)
             ranges = [
                 each.range if kind is None else (0.0, float(len(kind)))
                 for each, kind in zip(bounds.features, kinds, strict=True)
@@ -126,6 +128,8 @@ class PublicColumns:
         unit = self.units[column] if self.units else ""
         if unit == "day":
             return tuple(np.round(numbers).astype("datetime64[D]").tolist())
+        if unit == "whole":  # to six digits: those between few whole numbers are none
+            return tuple(int(x) if x.is_integer() else x for x in np.round(numbers, 6).tolist())
         if unit:
             numbers = np.exp(numbers) if unit == "log" else np.expm1(numbers)
         return tuple(numbers.tolist())
@@ -154,7 +158,28 @@ def public_knots(columns: PublicColumns, n_levels: int) -> Array:
     """
     even = np.linspace(0.0, 1.0, 2**n_levels + 1)
     rows = [even if columns.lower[i] < 0 else even**2 for i in columns.numeric]
-    return np.array(rows).reshape(len(rows), len(even))
+    return whole_knots(columns, np.array(rows).reshape(len(rows), len(even)))
+
+
+def whole_knots(columns: PublicColumns, knots: Array) -> Array:
+    """Move knots of whole numbers to the nearest ones, each to one of its own.
+
+    Where there are fewer whole numbers than knots, all have one, and others lie between them.
+    """
+    moved, last = knots.copy(), knots.shape[1] - 1
+    for row, i in zip(moved, columns.numeric, strict=True):
+        n = round(columns.upper[i] - columns.lower[i])
+        if not columns.units or columns.units[i] != "whole" or n < 1:
+            continue
+        order = np.arange(last + 1)
+        if n <= last:
+            fine = np.arange(n * last + 1) / last  # in which whole numbers come before others
+            row[:] = np.sort(fine[np.argsort(fine % 1 != 0, kind="stable")][: last + 1]) / n
+            continue
+        steps = np.rint(row * n) - order  # ascending places never fall in these
+        steps = np.clip(np.maximum.accumulate(steps), 0, n - last)
+        row[:] = (steps + order) / n
+    return moved
 
 
 def knots_at(cuts: Array) -> Array:

@@ -117,7 +117,7 @@ class Reader:
             rows = np.column_stack([rows, scaled])
         codes = np.zeros(int(rows.shape[0]), dtype=np.intp)
         if self.classes is not None:
-            codes = np.maximum(label_places(self.classes, y), 0)  # an unknown label is the first
+            codes = label_places(self.classes, y)  # without a label, -1: its term is zero
         return (rows, codes) if self.person is None else (rows, codes, groups)
 
     def split(self, batch: Any) -> tuple[Any, Any, Any]:
@@ -453,6 +453,8 @@ class PrivateEstimator(BaseEstimator):
         """Return rows, class codes and an empty budget, for what is not a sum over rows."""
         records, budget = self._begin(X, y, **options)
         rows, codes = records.in_memory()  # type: ignore[attr-defined]
+        if not is_foreign_array(rows) and (codes < 0).any():  # without a label, a row of zeros
+            rows, codes = np.where(codes[:, None] < 0, 0.0, rows), np.maximum(codes, 0)
         return rows, codes, budget
 
     def _in_memory(

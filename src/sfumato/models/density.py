@@ -46,8 +46,9 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         Cells along each axis of the grid. By default ``3 (n epsilon)^0.4`` on a line and
         ``1.6 (n epsilon)^0.3`` in the plane, with n = 10,000 where it is secret.
     step : float, or sequence with a float or None for each feature, optional
-        Public distance of neighbouring values, from the lower end of the bounds: 1 for whole
-        numbers. Every cell of the grid then holds equally many values.
+        Public distance of neighbouring values, from the lower end of the bounds; by default 1 for
+        columns of whole numbers in the bounds of a table. Every cell of the grid then holds equally
+        many values, and rows that are drawn, and quantiles, are such values.
     $shared
 
     Attributes
@@ -167,6 +168,8 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def _steps(self, n_features: int) -> tuple[float | None, ...]:
         """Return the public distance of neighbouring values of each feature, or None."""
         given: Any = self.step
+        if given is None and isinstance(self.bounds, TableBounds):
+            given = tuple(1.0 if each.is_whole else None for each in self.bounds.features)
         single = given is None or isinstance(given, int | float)
         steps = (given,) * n_features if single else tuple(given)
         sides = self._domain(n_features).width
@@ -179,6 +182,16 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 f"features, or one or None for each. Got {given!r} instead."
             )
         return tuple(None if step is None else float(step) for step in steps)
+
+    def _on_steps(self, values: Array) -> Array:
+        """Move values to the nearest of those that a feature can have."""
+        low, high = self._domain(self.n_features_in_).lower, self._domain(self.n_features_in_).upper
+        for axis, step in enumerate(self._steps(self.n_features_in_)):
+            if step is not None:
+                values[..., axis] = low[axis] + step * np.rint(
+                    (values[..., axis] - low[axis]) / step
+                )
+        return np.clip(values, low, high)
 
     # What was released --------------------------------------------------------------------------
 
@@ -320,6 +333,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         rows, codes = self._released().draw(n_samples, check_random_state(random_state))
+        rows = self._on_steps(rows)
         return (rows, self.classes_[codes]) if len(self.classes_) > 1 else rows
 
     def cdf(self, values: ArrayLike) -> Array:
@@ -353,7 +367,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         asked = np.asarray(probabilities, dtype=np.float64)
         if not ((asked >= 0) & (asked <= 1)).all():
             raise InvalidInputError("Probabilities must lie in [0, 1].")
-        return self._line().quantile(asked)
+        return self._on_steps(self._line().quantile(asked)[..., None])[..., 0]
 
     def _line(self) -> GridDensity:
         check_is_fitted(self)

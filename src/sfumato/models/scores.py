@@ -132,7 +132,7 @@ class ReleasedScore:
 
 
 def measure(model: Any, X: Any, truth: ArrayLike) -> dict[str, float]:
-    """Return all metrics of a fitted model on rows that are public, without noise."""
+    """Return all metrics of a fitted model on public rows, those with a label, without noise."""
     truth, predicted = as_cells(truth), np.asarray(model.predict(X))
     if is_regressor(model):
         numbers = as_numbers(truth)
@@ -140,11 +140,12 @@ def measure(model: Any, X: Any, truth: ArrayLike) -> dict[str, float]:
         left, spread = numbers[known] - predicted[known], numbers[known] - numbers[known].mean()
         r2 = 1 - float(left @ left) / max(float(spread @ spread), 1e-300)
         return {"r2": r2, "mae": float(np.abs(left).mean())}
-    found = {"accuracy": float(are_right(predicted, truth).mean())}
     labels = np.asarray(model.classes_)
-    places = label_places(labels, truth)
-    if len(labels) == 2 and hasattr(model, "predict_proba") and len(np.unique(places)) == 2:
-        found["auc"] = float(roc_auc_score(places == 1, model.predict_proba(X)[:, 1]))
+    known = (places := label_places(labels, truth)) >= 0
+    found = {"accuracy": float(are_right(predicted[known], truth[known]).mean())}
+    if len(labels) == 2 and hasattr(model, "predict_proba") and len(np.unique(places[known])) == 2:
+        chances = np.asarray(model.predict_proba(X))[known, 1]
+        found["auc"] = float(roc_auc_score(places[known] == 1, chances))
     return found
 
 
@@ -240,7 +241,7 @@ def release_score(
     elif metric == "auc":  # [U4] a cell of a probability, and a label
         chances = model.predict_proba(X)[:, 1:] if len(truth) else np.empty((0, 1))
         rows = np.clip(np.nan_to_num(np.asarray(chances)) * AUC_BINS, 0, AUC_BINS - 1)
-        codes = np.maximum(label_places(np.asarray(model.classes_), truth), 0)
+        codes = label_places(np.asarray(model.classes_), truth)
         statistic = CountTables((AUC_BINS,), ((0,),), 2)
     else:
         low, high = _range(target_bounds or getattr(model, "target_bounds", None), bounds)

@@ -137,9 +137,9 @@ class Axis:
         edges = np.array(bins, dtype=float)
         if isinstance(bins, int) and 1 <= bins <= MAX_CELLS:
             edges = np.linspace(low, high, bins + 1)
-            if is_whole:
-                edges = np.arange(low, high + 1, max(1, math.ceil((high - low + 1) / bins)))
-                edges = np.append(edges, high + 1)
+            if is_whole:  # the last value beside the last whole step
+                step = 1 if high - low < bins else math.ceil((high - low) / bins)
+                edges = np.append(np.arange(low, high + (step == 1), step), high + 1)
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise InvalidInputError(
                 f"'bins' must be a whole number from 1 to {MAX_CELLS}, or increasing edges."
@@ -407,7 +407,8 @@ def _begin(
     counts, person = "records", records.person
     if person is not None:
         counts = f"rows, at most {person.rows} of each person"
-        counts = "persons, each counted once over their rows" if person.averages else counts
+        if person.averages:
+            counts = "persons, each counted once over their rows (per_person = 'sum': rows)"
     return Question(axes, features, records, budget, confidence, counts)
 
 
@@ -575,10 +576,12 @@ def release_histogram(
     axis, figures = asked.axes[-1], _counts(asked)
     if axis.edges is None or isinstance(axis.labels[0], bool):
         return asked.released("histogram", figures)
-    edges, step = np.array(axis.edges), 1.0 if _is_whole(asked.features[-1]) else 0.0
-    times = len(figures["count"]) // len(axis.labels)
-    for name, ends in (("to", edges[1:] - step), ("from", edges[:-1])):
-        figures = {name: np.tile(np.append(ends, np.nan), times), **figures}
+    edges, times = np.array(axis.edges), len(figures["count"]) // len(axis.labels)
+    first, last = edges[:-1], edges[1:]
+    if _is_whole(asked.features[-1]):
+        first, last = first.astype(int), last.astype(int) - 1
+    for name, ends in (("to", last), ("from", first)):
+        figures = {name: np.tile(np.array([*ends.tolist(), None]), times), **figures}
     return replace(asked, axes=asked.axes[:-1]).released("histogram", figures)
 
 
@@ -633,7 +636,11 @@ def release_mean(
     limits = _bars(count, wide, 0.0, math.inf if n_rows is None else n_rows)
     return asked.released(
         "mean",
-        {**figures, "count": known, **{f"count_{name}": end for name, end in limits.items()}},
+        {
+            **figures,
+            "count": np.where(count > 0, known, 0.0),
+            **{f"count_{name}": end for name, end in limits.items()},
+        },
     )
 
 
@@ -776,5 +783,6 @@ def release_quantiles(
     drawn = (found, np.minimum(ends[0], found), np.maximum(ends[1], found))
     for name, scaled in zip(("quantile", "low", "high"), drawn, strict=True):
         numbers = feature.unscaled(scaled)
-        figures[name] = np.rint(numbers) if is_whole else numbers
+        is_int = is_whole and not np.isnan(numbers).any()
+        figures[name] = np.rint(numbers).astype(np.int64) if is_int else numbers
     return asked.released("quantiles", figures)

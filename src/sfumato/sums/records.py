@@ -308,6 +308,13 @@ class Records(ABC):
     ) -> Array:
         """Add up a block; a term that is not finite, or longer than declared, is zero."""
         rows = _readable(rows, statistic)
+        if (unknown := to_numpy(codes) < 0).any():  # [J3] a class that nobody has declared
+            if size is None:
+                rows, codes = rows[~unknown], codes[~unknown]
+            else:  # among the others of a person: a row of zeros, with one of their classes
+                rows = np.where(unknown[:, None], 0.0, _readable(rows, SecondMoment(self.width)))
+                others = np.repeat(codes.reshape(-1, size).max(axis=1), size)
+                codes = np.where(unknown, np.maximum(others, 0), codes)
         if statistic.in_ball > self._in_ball:
             inside = are_inside(rows, statistic.in_ball)
             if not namespace_of(inside).all(inside):  # [J1] each row on its own

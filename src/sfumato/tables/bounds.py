@@ -44,9 +44,9 @@ class Bounds:
     -----
     `clip` acts on each row alone, so it costs no budget: a row outside the box is moved to the
     nearest point of it, a row outside the ball is scaled back, a row with a missing or infinite
-    number becomes the centre of `ball`, and a label outside the set becomes the first label. A cell
-    that is not a number (text, a date, any object) counts as missing. No single row can make it
-    raise or warn.
+    number becomes the centre of `ball`, and a record with a label outside the set adds nothing to
+    any sum. A cell that is not a number (text, a date, any object) counts as missing. No single row
+    can make it raise or warn.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from sfumato.core.atomic_file import atomic_write
 from sfumato.core.constraints import Form, check_parameters, flag, list_of, or_none, refuse, whole
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.bounds import MAX_MAGNITUDE, PUBLIC_LABELS, Bounds, check_persons
-from sfumato.tables.cells import column_names, columns_of
+from sfumato.tables.cells import REAL_KINDS, column_names, columns_of
 from sfumato.tables.columns import (
     PARTS,
     arrow_kind,
@@ -217,6 +217,12 @@ class Feature(Column):
         return self.categories is None or self.ordered
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its cells are whole numbers, in public units too."""
+        kinds = () if self.log else ("i", "u")
+        return self.part in ("year", "hour") or (not self.part and arrow_kind(self.type) in kinds)
+
+    @property
     def range(self) -> tuple[float, float]:
         """Smallest and largest cell, in public units."""
         lower, upper = self.scaled(np.array([self.lower, self.upper])).tolist()
@@ -278,13 +284,15 @@ class Target(Column):
             )
 
     def values(self, column: Any) -> NDArray[Any]:
-        """Return labels or numbers, cell by cell; a cell that is not a label is the first one."""
+        """Return labels or numbers, cell by cell; a cell that is not a label is None or NaN."""
         if self.labels is None:
             return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
         if self.labels == PUBLIC_LABELS:
             return np.asarray(self.read(as_column(column)).to_pylist(), dtype=object)
         known = np.asarray(sorted(Bounds(labels=self.labels).labels))
-        return np.asarray(known[np.maximum(codes_of(column, known.tolist()), 0)])  # [Z2]
+        none = np.nan if known.dtype.kind in REAL_KINDS else None
+        listed = np.append(known.astype(float if none else object), none)
+        return np.asarray(listed[codes_of(column, known.tolist())])  # [Z2]
 
     def read(self, column: Any) -> Any:
         """Read a column of Arrow as labels: numbers, truth values, and texts for all else."""
@@ -575,8 +583,8 @@ class TableBounds:
         Returns
         -------
         ndarray or None
-            Labels (of the first one, where a cell holds none of them) or numbers; None where the
-            bounds name no target, or the table has no such column and it was not asked for.
+            Labels (None or NaN, where a cell holds none of them) or numbers; None where the bounds
+            name no target, or the table has no such column and it was not asked for.
         """
         if name is not None and self.with_target(name) is not self:
             raise InvalidInputError(f"Use bounds.with_target({name!r}) first.")
