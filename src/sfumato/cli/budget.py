@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.console import print_json, print_lines, print_table, remark
-from sfumato.cli.options import Json
+from sfumato.cli.options import Json, NeighbourRelation
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.guarantee import Relation, Unit
@@ -26,13 +26,11 @@ LedgerArgument = Annotated[
 @budget_app.command()
 def create(
     ledger: LedgerArgument,
-    name: Annotated[str, typer.Argument(help="The dataset.")],
+    name: Annotated[str, typer.Argument(help="The data set.")],
     epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
-    delta: Annotated[
-        float, typer.Option(help="At this delta; 0 admits pure releases only.")
-    ] = 1e-6,
+    delta: Annotated[float, typer.Option(help="Delta; with 0, only pure releases fit.")] = 1e-6,
     unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
-    relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
+    relation: NeighbourRelation = Relation.REPLACE_ONE,
     as_json: Json = False,
 ) -> None:
     """Set the budget of a data set, once and for all.
@@ -52,7 +50,7 @@ def create(
 @budget_app.command()
 def show(
     ledger: LedgerArgument,
-    name: Annotated[str | None, typer.Argument(help="Only this dataset.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this data set.")] = None,
     history: Annotated[
         bool, typer.Option("--history", help="List each charge: when, why, by whom, how much.")
     ] = False,

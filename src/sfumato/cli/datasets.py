@@ -38,7 +38,7 @@ def list_datasets(as_json: Json = False) -> None:
 @datasets_app.command()
 def fetch(
     name: Annotated[
-        str, typer.Argument(help="A name of the list.", autocompletion=completing(CATALOGUE))
+        str, typer.Argument(help="A name from the list.", autocompletion=completing(CATALOGUE))
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
     holdout: Annotated[

@@ -115,6 +115,8 @@ def _proposal(seen: ColumnSummary, found: Description) -> str:
     if (values := fact.categories) is not None:
         more = f" and {len(values) - 6} more" if len(values) > 6 else ""
         return told + ", ".join(map(str, values[:6])) + more
+    if fact.type == "bool":
+        return f"{told}true or false"
     reason = fact.note.partition("; ")[2]
     return f"{told}{fact.lower:g} to {fact.upper:g}" + (f" ({reason})" if reason else "")
 
@@ -236,7 +238,7 @@ def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
         named = "a whole number" if first.type.startswith(("int", "uint")) else first.type
         named = "a number" if first.type in ("float", "double", "halffloat") else named
         named = "a date" if first.type.startswith(("timestamp", "date")) else named
-        told = f"{named}, {lower} to {upper}"
+        told = "true or false" if named == "bool" else f"{named}, {lower} to {upper}"
     told += f", used by {', '.join(first.parts)}" if first.parts else ""
     told += ", as its logarithm" if first.log else ""
     told += ", missing cells are marked" if first.missing else ""

@@ -108,7 +108,7 @@ def quality(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare fabricated rows with what was released, at no cost, and apart from it with raw rows.
+    """Compare fabricated rows with what was released, at no cost, and with raw rows if given.
 
     Example: sfumato quality fabricator.sfumato private.csv -o quality.html
     """

@@ -37,11 +37,11 @@ TablePath = Annotated[
 ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file (.sfumato) of `sfumato fit`.")
 ]
-TargetName = Annotated[str | None, typer.Option("--target", help="The column of labels.")]
+TargetName = Annotated[str | None, typer.Option("--target", help="The column to predict.")]
 Bounds = Annotated[
     Path, typer.Option("--bounds", "-b", help="The confirmed bounds, see `sfumato describe`.")
 ]
-Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The budget; smaller hides more.")]
+Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="Budget; smaller protects more.")]
 Delta = Annotated[float, typer.Option("--delta", help="Far below 1 / number of rows.")]
 DeclaredUnit = Annotated[
     Unit | None,
@@ -59,7 +59,7 @@ NeighbourRelation = Annotated[
 ]
 LedgerPath = Annotated[
     str | None,
-    typer.Option("--ledger", help="The ledger that pays: a file or URL, see `sfumato budget`."),
+    typer.Option("--ledger", help="The ledger to charge: a file or URL, see `sfumato budget`."),
 ]
 Dataset = Annotated[
     str | None,

@@ -48,7 +48,7 @@ def reproduce(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The folder for JSON and pictures.")
     ] = Path("reproductions"),
-    listed: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List what can be run.")] = False,
     as_json: Json = False,
 ) -> None:
     """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.

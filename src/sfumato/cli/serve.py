@@ -72,7 +72,7 @@ def token(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A person of 'service.toml'.")],
     scope: Annotated[str, typer.Option(help="'read' or 'write'.")] = "write",
-    days: Annotated[float, typer.Option(help="How long it is good.", min=0.0, max=366)] = 30.0,
+    days: Annotated[float, typer.Option(help="Days until it expires.", min=0.0, max=366)] = 30.0,
 ) -> None:
     """Make a token for a person and print it, once; only its hash is stored.
 
