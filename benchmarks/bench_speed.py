@@ -1,21 +1,19 @@
-"""How long fits take beside scikit-learn's on the same rows; scattering; all estimators.
+"""How long fits take: every estimator and how its time grows, commands, tables in files.
 
-SFUMATO_DATA=... python -m benchmarks.bench_speed [fits] [scattering] [--rows 20000] [--name speed]
-OMP_NUM_THREADS=1 python -m benchmarks.bench_speed [table] [commands] --name speed_table
+OMP_NUM_THREADS=1 python -m benchmarks.bench_speed [table] [commands] [files] [workers]
 
-`fits`: `PrivateLinearClassifier` and `LogisticRegression`, both with their defaults, in turn on the
-same rows in the same precision; CPU seconds are the least of the runs. `scattering`: images
-of 28 x 28 pixels. `table`: invented rows, the least CPU seconds of five runs, of one where a
-run is long. `commands`: CPU seconds of whole processes, imports included. Results are kept part by
-part; `--name` keeps those of another version.
+`table`: invented rows and a rival on the same ones, in one run; the least CPU seconds of five runs,
+of three where one takes more than two seconds. `commands`: CPU seconds of whole processes, imports
+included. `files`: additive models of tables in files, each in a process of its own, with its
+largest memory. `workers`: two of Dask beside one process. `scattering`: images of 28 x 28 pixels.
+Results are kept part by part.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import json
-import pstats
+import os
 import resource
 import subprocess
 import sys
@@ -26,15 +24,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from benchmarks import model_tables
 from benchmarks.recording import RESULTS, best_of, mnist, timed, write
 from sfumato import (
     AffineHullClassifier,
     Bounds,
-    HOGFeatures,
     LargeMarginGaussianClassifier,
     Ledger,
     PrivateAdditiveClassifier,
@@ -50,13 +49,12 @@ from sfumato import (
     TableBounds,
 )
 from sfumato.privacy.events import PureEvent
-from sfumato.tables.encoder import TableEncoder
 
 DELTA = 1e-5
 EPSILON = 1.0
 N_IMAGES = 20_000
 RUNS = 5
-LONG = 4.0  # seconds of a run that is made once
+LONG = 2.0  # seconds of a run that is made three times
 FILES = ("rows.csv", "bounds.toml", "model.sfumato", "made.csv")  # of the commands
 HOSPITAL = {
     "age": (0, 110),
@@ -67,12 +65,23 @@ HOSPITAL = {
     "days": (0, 60),
     "readmitted": ["no", "yes"],
 }
-DEEPEST = 12  # functions of a profile that are kept
+FIT_FILE = """
+import json, resource, sys, time
+from sfumato import PrivateAdditiveClassifier, TableBounds
+bounds, path, n_steps = sys.argv[1:]
+model = PrivateAdditiveClassifier(
+    bounds=TableBounds.read(bounds, sealed=False), delta=1e-8, n_steps=json.loads(n_steps)
+)
+begun = time.process_time()
+model.fit(path)
+spent, peak = time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"cpu_s": round(spent, 2), "peak_gib": round(peak / 2**20, 2)}))
+"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", default=["fits"])
+    parser.add_argument("parts", nargs="*", default=["table"])
     parser.add_argument("--rows", type=int, default=N_IMAGES)
     parser.add_argument("--name", default="speed")
     options = parser.parse_args()
@@ -85,55 +94,10 @@ def main() -> None:
         write(options.name, numbers, seed=None, unit="record", delta=DELTA)
 
 
-def fits(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for what, rows, y, queries, y_test, norm in _same_rows(options.rows):
-        labels = np.unique(y)
-
-        def private(labels: Any = labels, norm: float = norm) -> Any:
-            bounds = Bounds(norm=norm, labels=labels)
-            return PrivateLinearClassifier(epsilon=EPSILON, delta=DELTA, bounds=bounds)
-
-        ours, theirs = [], []
-        for _ in range(RUNS):  # in turn, so that both see the same machine
-            model, ours_s = timed(lambda rows=rows, y=y: private().fit(rows, y))
-            plain, theirs_s = timed(lambda rows=rows, y=y: _plain(rows, y))
-            ours.append(ours_s["cpu_s"])
-            theirs.append(theirs_s["cpu_s"])
-        yield {
-            "what": what,
-            "n_rows": len(rows),
-            "n_features": rows.shape[1],
-            "epsilon": EPSILON,
-            "accuracy": round(float(np.mean(model.predict(queries) == y_test)), 4),
-            "accuracy_plain": round(float(np.mean(plain.predict(queries) == y_test)), 4),
-            "iterations_plain": int(plain.n_iter_.max()),
-            "cpu_s": min(ours),
-            "cpu_s_plain": min(theirs),
-            "ratio": round(min(ours) / min(theirs), 2),
-            "profile": profile(lambda rows=rows, y=y: private().fit(rows, y)),
-        }
-
-
 def _plain(rows: Any, y: Any) -> LogisticRegression:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return LogisticRegression().fit(rows, y)
-
-
-def _same_rows(n_images: int) -> Iterator[tuple[str, Any, Any, Any, Any, float]]:
-    train, y, test, y_test = mnist()
-    train, y = train[:n_images], y[:n_images]
-    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (train, test)]
-    yield "MNIST, pixels", unit[0], y, unit[1], y_test, 1.0
-    hog = HOGFeatures((28, 28)).fit(train[:1])
-    yield "MNIST, HOG", hog.transform(train), y, hog.transform(test), y_test, 1.0
-    for name in ("adult", "bank"):
-        data = model_tables.table(name)
-        encoder = TableEncoder(data.bounds).fit(data.train)
-        rows, queries = (encoder.transform(part) for part in (data.train, data.test))
-        norm = encoder.row_bounds().norm
-        assert norm is not None
-        yield name, rows, data.y_train, queries, data.y_test, float(norm)
 
 
 def scattering(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -148,7 +112,6 @@ def scattering(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         "n_rows": len(train),
         "n_features": features.n_features_out_,
         **seconds,
-        "profile": profile(lambda: features.transform(train[:2000])),
     }
 
 
@@ -158,8 +121,8 @@ def table(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG
         for n_rows in sizes:
             run, plain = task(n_rows)
             first = timed(run)[1]["cpu_s"]
-            n_runs = RUNS if first < LONG else 1
-            cpu_s = min(first, best_of(n_runs, run)["cpu_s"]) if n_runs > 1 else first
+            n_runs = RUNS if first < LONG else 3
+            cpu_s = min(first, best_of(n_runs - 1, run)["cpu_s"])
             number = {"what": what, "n_rows": n_rows, "cpu_s": cpu_s, "n_runs": n_runs}
             if plain is not None:
                 number["cpu_s_plain"] = best_of(RUNS, plain)["cpu_s"]
@@ -227,15 +190,15 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
     yield "linear, 50 columns", (100_000,), linear(50)
     yield "linear, 20 columns, 3 classes", (100_000,), linear(20, 3)
     yield "linear regression, 20 columns", many, regression
-    yield "additive, 15 columns", (10_000, 50_000), of(PrivateAdditiveClassifier, 15)
-    yield "mean curve, 50 points", some, of(PrivateMeanCurve, 50)
+    yield "additive, 15 columns", (10_000, 50_000, 1_000_000), of(PrivateAdditiveClassifier, 15)
+    yield "mean curve, 50 points", many, of(PrivateMeanCurve, 50)
     yield "kernel classifier, 10 columns", some, of(PrivateKernelClassifier, 10)
     yield "hulls, 10,000 predictions", some, hulls
     yield "large margin, 10 columns", some, large_margin
-    yield "Gaussian classifier, 20 columns", some, of(PrivateGaussianClassifier, 20)
+    yield "Gaussian classifier, 20 columns", many, of(PrivateGaussianClassifier, 20)
     yield "moments, 20 columns", many, of(PrivateMoments, 20)
     yield "PCA, 20 columns", many, of(PrivatePCA, 20)
-    yield "density, 2 columns", some, of(PrivateDensity, 2)
+    yield "density, 2 columns", many, of(PrivateDensity, 2)
     yield "history, lines", (10_000,), history
 
 
@@ -264,18 +227,68 @@ def commands(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: 
             yield {"what": words[0], "n_rows": 1000, "cpu_s": round(least, 3), "n_runs": RUNS}
 
 
-def profile(task: Any) -> list[dict[str, Any]]:
-    """Return the functions of a run that took most of it themselves."""
-    watch = cProfile.Profile()
-    watch.runcall(task)
-    stats = pstats.Stats(watch)
-    stats.calc_callees()
-    ordered = sorted(stats.stats.items(), key=lambda item: -item[1][2])[:DEEPEST]  # type: ignore[attr-defined]
-    whole = stats.total_tt  # type: ignore[attr-defined]
-    return [
-        {"where": f"{Path(file).name}:{name}", "calls": calls, "share": round(own / whole, 3)}
-        for (file, _, name), (_, calls, own, _, _) in ordered
-    ]
+def files(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    """Write a million rows of 20 numbers as Parquet, ten times, and as a CSV of 102 MB; fit."""
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {f"x{i}": rng.standard_normal(10**6).round(2) for i in range(20)}
+    columns["y"] = (columns["x0"] + columns["x1"] * columns["x2"] > 0).astype(np.int64)
+    table = pa.table(columns)
+    bounds = TableBounds.from_dict(
+        {**dict.fromkeys(list(columns)[:-1], (-4.0, 4.0)), "y": [0, 1]}, target="y"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(10):
+            pq.write_table(
+                table, f"{folder}/{number}.parquet", compression="none", row_group_size=2**17
+            )
+        pa.csv.write_csv(table, f"{folder}/rows.csv")
+        bounds.write(f"{folder}/bounds.toml")
+        for what, path, n_rows, n_steps in (
+            ("additive, Parquet", "0.parquet", 10**6, 40),
+            ("additive, Parquet", "*.parquet", 10**7, 40),
+            ("additive, CSV of 102 MB", "rows.csv", 10**6, None),
+        ):
+            asked = [f"{folder}/bounds.toml", f"{folder}/{path}", json.dumps(n_steps)]
+            words = [sys.executable, "-c", FIT_FILE, *asked]
+            found = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+            yield {"what": what, "n_rows": n_rows, "n_steps": n_steps, "n_runs": 1, **found}
+
+
+def workers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    """Fit four million rows of 20 columns in files, in this process and on two workers of Dask."""
+    import dask.dataframe as dd
+    import psutil
+    from distributed import Client, LocalCluster
+
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {f"x{i}": rng.standard_normal(10**6) for i in range(20)}
+    columns["y"] = (columns["x0"] + columns["x1"] > 0).astype(np.int64)
+    listed = {**dict.fromkeys(list(columns)[:-1], (-4.0, 4.0)), "y": [0, 1]}
+    bounds = TableBounds.from_dict(listed, target="y")
+    models: dict[str, Any] = {
+        "moments": PrivateMoments(bounds=Bounds(norm=6.0), delta=1e-8),
+        "linear, 40 steps": PrivateLinearClassifier(bounds=bounds, delta=1e-8, n_steps=40),
+    }
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        for number in range(4):
+            pq.write_table(pa.table(columns), f"{folder}/{number}.parquet", row_group_size=2**17)
+        found = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+        for what, model in models.items():
+            model.fit(f"{folder}/0.parquet")  # libraries are loaded, here and there
+            model.fit(dd.read_parquet(f"{folder}/0.parquet"))
+            alone = timed(lambda model=model: model.fit(f"{folder}/*.parquet"))[1]["cpu_s"]
+            before = sum(sum(each.cpu_times()[:2]) for each in found)
+            rows = dd.read_parquet(f"{folder}/*.parquet")
+            cpu_s = timed(lambda model=model, rows=rows: model.fit(rows))[1]["cpu_s"]
+            cpu_s += sum(sum(each.cpu_times()[:2]) for each in found) - before
+            number = {"what": what, "n_rows": 4 * 10**6, "cpu_s": round(cpu_s, 2), "n_runs": 1}
+            yield {**number, "cpu_s_plain": alone, "ratio": round(cpu_s / alone, 2)}
 
 
 def _kept(name: str) -> list[dict[str, Any]]:
@@ -283,7 +296,13 @@ def _kept(name: str) -> list[dict[str, Any]]:
     return list(json.loads(path.read_text())["numbers"]) if path.exists() else []
 
 
-PARTS = {"fits": fits, "scattering": scattering, "table": table, "commands": commands}
+PARTS = {
+    "table": table,
+    "commands": commands,
+    "files": files,
+    "workers": workers,
+    "scattering": scattering,
+}
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ def whitened_rows(
     is_seen = values > reach
     left = max(default_square * n_rows - float(values[is_seen].sum()), 0.0)
     values = np.where(
-        is_seen, values, min(left / max(1, np.count_nonzero(~is_seen)), HIDDEN * reach)
+        is_seen, values, min(left / max(1, int(np.count_nonzero(~is_seen))), HIDDEN * reach)
     )
     spectrum = values * squares / n_rows
     radius = max(RADIUS * math.sqrt(float(spectrum.sum())), MIN_RADIUS)
