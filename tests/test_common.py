@@ -90,7 +90,9 @@ VARIANTS = [
 NOT_RAISED = (
     "an infinite target is mapped to a public default: raising would tell that such a row exists"
 )
-ODD_CELL = "a cell that is no number counts as missing: raising would tell that such a row exists"
+ODD_CELL = (
+    "a cell that is not a number counts as missing: raising would tell that such a row exists"
+)
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "PrivateTransferClassifier": {
         "check_fit_score_takes_y": "two domains: fit(source, y_source, target, y_target)",

@@ -214,7 +214,7 @@ def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
         rows[place][1], X[place, 1] = cell, as_number(cell)
     estimator = with_width(case)
     expected = statistics(estimator, X, y)
-    # Whoever reads tables by their names takes no other: see `tests/tables`.
+    # Readers of tables by names take no other: see `tests/tables`.
     has_names = isinstance(case.estimator, sf.Fabricator) or case.estimator.array_bounds is not (
         case.estimator.bounds
     )

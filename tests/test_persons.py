@@ -79,12 +79,12 @@ def cases(way: str, relation: str) -> list[PrivateCase]:
     ]
 
 
-USUAL = ("average", "replace_one")
+DEFAULTS = ("average", "replace_one")
 TRIED = {  # both ways and relations where they matter, together where they do, one where not
     contracts.check_sensitivity: list(product(WAYS, RELATIONS)),
     contracts.check_taint: [("sum", "add_or_remove_one")],
-    contracts.check_no_raw_row_survives: [USUAL],
-    contracts.check_guarantee_covers_the_releases: [USUAL],
+    contracts.check_no_raw_row_survives: [DEFAULTS],
+    contracts.check_guarantee_covers_the_releases: [DEFAULTS],
 }
 CASES = [
     pytest.param(case, check, id="-".join([type(case.estimator).__name__, *words, check.__name__]))
@@ -106,7 +106,7 @@ def test_contract(case: PrivateCase, check: Callable[[PrivateCase], None]) -> No
     check(case)
 
 
-@pytest.mark.parametrize("case", cases(*USUAL), ids=lambda c: type(c.estimator).__name__)
+@pytest.mark.parametrize("case", cases(*DEFAULTS), ids=lambda c: type(c.estimator).__name__)
 def test_what_a_person_is_told(case: PrivateCase, tmp_path: Any) -> None:
     ids = np.arange(len(X)) // K
     model = clone(case.estimator).fit(case.X, case.y, groups=ids)
@@ -122,7 +122,7 @@ def test_what_a_person_is_told(case: PrivateCase, tmp_path: Any) -> None:
     assert loaded.bounds == model.bounds
 
 
-@pytest.mark.parametrize("case", cases(*USUAL), ids=lambda c: type(c.estimator).__name__)
+@pytest.mark.parametrize("case", cases(*DEFAULTS), ids=lambda c: type(c.estimator).__name__)
 def test_refused_before_the_charge(case: PrivateCase) -> None:
     ledger = sf.Ledger().create("people", epsilon=10.0, delta=1e-4, unit="person")
     model = clone(case.estimator).set_params(ledger=ledger)
@@ -143,7 +143,7 @@ def test_refused_before_the_charge(case: PrivateCase) -> None:
     assert 0 < ledger.spent() <= model.epsilon
 
 
-def test_whoever_cannot_says_so_before_the_charge() -> None:
+def test_estimators_without_persons_say_so_before_the_charge() -> None:
     """Every private estimator either offers persons or names what it offers instead."""
     listed = [getattr(sf, name) for name in sf._MODULE_OF]
     private = [

@@ -85,7 +85,7 @@ TABLE = TableBounds.from_dict(
 
 
 def raw_rows(rng: np.random.Generator, width: int = WIDTH) -> np.ndarray:
-    """Rows as they come: of every magnitude, with what is missing or no number."""
+    """Rows as they come: of every magnitude, with what is missing or not a number."""
     rows = rng.normal(size=(ROWS, width)) * 10.0 ** rng.integers(-3, 2, size=(ROWS, 1))
     rows[3, 0], rows[4, 0], rows[5, -1], rows[6] = np.nan, np.inf, 1e300, 0.0
     return rows

@@ -120,8 +120,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done("describe", "patients.csv", "--target", "ill", "-o", "proposed.toml")
         confirmed(Path("patients.csv")).rename("bounds.toml")
         done("budget", "create", "budget.db", "ward", "--epsilon", "3", "--delta", "1e-5")
-        usual = ("--model", "gaussian", "--epsilon", "1", "--bounds", "bounds.toml")
-        done("fit", "patients.csv", *usual, "-o", "model.sfumato", "--ledger", "budget.db")
+        defaults = ("--model", "gaussian", "--epsilon", "1", "--bounds", "bounds.toml")
+        done("fit", "patients.csv", *defaults, "-o", "model.sfumato", "--ledger", "budget.db")
         write_what_is_wrong()
     finally:
         os.chdir(before)

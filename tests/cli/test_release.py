@@ -11,7 +11,7 @@ from sfumato import Ledger
 from sfumato.tables.files import TableFile
 from tests.cli.running import confirmed, done, patients, refused
 
-USUAL = ("--epsilon", "5", "--delta", "1e-5")
+GIVEN = ("--epsilon", "5", "--delta", "1e-5")
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
     Ledger("budget.db").create("patients", epsilon=9.0)
-    usual = ("patients.csv", "--epsilon", "1", "--bounds", bounds, "--ledger", "budget.db")
-    told = done("release", "counts", *usual, "--by", "ward", "--analyst", "Ada", "-o", "counts.csv")
+    given = ("patients.csv", "--epsilon", "1", "--bounds", bounds, "--ledger", "budget.db")
+    told = done("release", "counts", *given, "--by", "ward", "--analyst", "Ada", "-o", "counts.csv")
     assert "error bar" in told
     assert "spent 1 of epsilon 9" in told
     assert list(TableFile("counts.csv").columns) == ["ward", "count", "low", "high"]
@@ -34,18 +34,26 @@ def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
         ("quantile", "--column", "age", "--at", "0.5"),
         ("histogram", "--column", "age", "--bins", "5"),
     ):
-        assert json.loads(done("release", words[0], *usual, *words[1:], "--json"))["rows"]
+        assert json.loads(done("release", words[0], *given, *words[1:], "--json"))["rows"]
     done("report", "counts.csv", "--ledger", "budget.db", "-o", "report.html")
     assert Path("report.html").read_text().count("counts.csv") >= 1
-    done("certificate", "counts.csv", "--key", "k.pem", "--new-key", "-o", "c.json", *usual[-2:])
+    done("certificate", "counts.csv", "--key", "k.pem", "--new-key", "-o", "c.json", *given[-2:])
     assert "holds" in done("verify", "c.json", "--of", "counts.csv", "--key", "k.pem.pub")
     for wrong in (("mean", "--by", "ward"), ("sum", "--column", "age", "--bins", "3")):
-        assert "takes" in refused("release", wrong[0], *usual, *wrong[1:])
+        assert "takes" in refused("release", wrong[0], *given, *wrong[1:])
 
 
 def test_a_model_is_scored_on_public_and_on_secret_rows(bounds: Path) -> None:
     done(
-        "fit", "patients.csv", *USUAL, "--bounds", bounds, "-o", "m.sfumato", "--set", "n_steps=20"
+        "fit",
+        "patients.csv",
+        *GIVEN,
+        "--bounds",
+        bounds,
+        "-o",
+        "m.sfumato",
+        "--set",
+        "n_steps=20",
     )
     public = json.loads(done("score", "m.sfumato", "patients.csv", "--json"))
     assert 0.4 < public["accuracy"] <= 1

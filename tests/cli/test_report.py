@@ -18,7 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     bounds = confirmed(patients(tmp_path).relative_to(tmp_path))
     done("budget", "create", "budget.db", "ward", "--epsilon", "60", "--delta", "1e-5")
-    usual = ("--epsilon", "20", "--delta", "1e-6", "--bounds", bounds, "--ledger", "budget.db")
+    defaults = ("--epsilon", "20", "--delta", "1e-6", "--bounds", bounds, "--ledger", "budget.db")
     done(
         "fit",
         "patients.csv",
@@ -26,11 +26,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "additive",
         "--set",
         "n_steps=20",
-        *usual,
+        *defaults,
         "-o",
         "model.sfumato",
     )
-    done("fabricate", "patients.csv", *usual, "-o", "private.parquet")
+    done("fabricate", "patients.csv", *defaults, "-o", "private.parquet")
     return tmp_path
 
 

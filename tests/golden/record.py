@@ -32,7 +32,7 @@ from tests.golden.cases import ALL, Case, cases
 FOLDER = Path(__file__).parent
 ELSEWHERE = 1e-9  # largest difference between machines, relative to the largest number
 SHOWN = 1  # leading numbers of a release
-SMALL = 6  # those of what is learned; arrays of so many are kept whole
+SMALL = 6  # those of what is learned; arrays of that many are kept whole
 OTHER_MACHINE = {
     "OPENBLAS_CORETYPE": "Prescott",
     "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX",
@@ -57,7 +57,7 @@ class Spy:
     def note(self, events: Any) -> None:
         for event in events:
             values, times = event.to_dict(), 1
-            while values["kind"] == "repeated":  # the same as so many single ones
+            while values["kind"] == "repeated":  # the same as that many single ones
                 times, values = times * values["count"], values["event"]
             self.events[json.dumps(values, sort_keys=True)] += times
 

@@ -167,7 +167,7 @@ INTERRUPTS = 120
 
 @pytest.fixture
 def interrupted_after():
-    """Run a call and interrupt it after so many seconds; return what came of it."""
+    """Run a call and interrupt it after that many seconds; return what came of it."""
 
     def stop(*_):
         raise KeyboardInterrupt

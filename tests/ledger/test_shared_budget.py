@@ -1,4 +1,4 @@
-"""A shared budget: total and quotas in one transaction, whoever charges, however many at once."""
+"""A shared budget: total and quotas in one transaction, by any number of analysts at once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_nobody_draws_on_the_interrupted_charge_of_another(
         pay(budget, 0.3, "bob")
     with pytest.raises(BudgetExceededError, match="no quota"):
         pay(budget, 0.3, "eve")
-    pay(budget, 0.3, "ada")  # her own, made again: counted once
+    pay(budget, 0.3, "ada")  # their own, made again: counted once
     assert [one.spent for one in budget.holdings()] == [0.7, 0.3, 0.4]
     budget.verify()
 

@@ -413,7 +413,7 @@ def test_a_playing_tape_repeats_outputs_and_marks_guarantees() -> None:
     with taped() as tape:
         first = mechanism.release([0.0], ledger=None)
     assert isinstance(tape.releases[0], Released)
-    kept, first[:] = first.copy(), np.nan  # whoever gets a release may write to it
+    kept, first[:] = first.copy(), np.nan  # a release may be written to
     first = kept
     with taped(playback=tape):
         np.testing.assert_array_equal(mechanism.release([5.0], ledger=None), first)

@@ -311,7 +311,7 @@ def visits(last: str, n_last: int) -> pd.DataFrame:
 @pytest.mark.parametrize("way", ["average", "sum"])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 def test_one_person_moves_a_score_no_further_than_is_paid_for(relation: str, way: str) -> None:
-    """However many rows she has: she is one term of the sum, and so is her neighbour."""
+    """However many rows they have: a person is one term of the sum, and so is a neighbour."""
     bounds = replace(PERSONS, per_person=way)
     model = sf.PrivateLinearClassifier(
         unit="person", relation=relation, bounds=bounds, n_steps=2, whiten=False

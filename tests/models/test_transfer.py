@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
 BALL = Bounds(norm=5.0, labels=range(10))
 
 
-USUAL: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "epsilon": 4.0,
     "delta": 1e-5,
     "n_components": 15,
@@ -57,7 +57,7 @@ def few(labels: np.ndarray, per_class: int, start: int = 0) -> np.ndarray:
 
 
 def model(**parameters: Any) -> PrivateTransferClassifier:
-    return PrivateTransferClassifier(**(USUAL | parameters))
+    return PrivateTransferClassifier(**(DEFAULTS | parameters))
 
 
 def right(found: np.ndarray, known: np.ndarray, labels: np.ndarray) -> float:

@@ -120,9 +120,14 @@ def digits() -> Digits:
 
 
 def model(**parameters: Any) -> MembershipTransferClassifier:
-    usual: dict[str, Any] = {"epsilon": np.inf, "delta": 1e-5, "schedule": (5, 10), "n_layers": 2}
+    defaults: dict[str, Any] = {
+        "epsilon": np.inf,
+        "delta": 1e-5,
+        "schedule": (5, 10),
+        "n_layers": 2,
+    }
     return MembershipTransferClassifier(
-        **(usual | {"bounds": CUBE, "random_state": 0} | parameters)
+        **(given | {"bounds": CUBE, "random_state": 0} | parameters)
     )
 
 

@@ -44,18 +44,18 @@ def three() -> Data:
 
 
 def hulls(kind: Any = EntryHullClassifier, **parameters: Any) -> Any:
-    usual = {"n_layers": 2, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
-    return kind(5, **(usual | parameters))
+    defaults = {"n_layers": 2, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
+    return kind(5, **(defaults | parameters))
 
 
 def rows(kind: Any = EntryFabricator, **parameters: Any) -> Any:
-    usual = {"epsilon": 8.0, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
-    return kind(5, **(usual | parameters))
+    defaults = {"epsilon": 8.0, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
+    return kind(5, **(defaults | parameters))
 
 
 def transfer(**parameters: Any) -> MembershipTransferClassifier:
-    usual = {"schedule": (2,), "n_layers": 1, "delta": 0.0, "bounds": CUBE, "random_state": 0}
-    return MembershipTransferClassifier(**(usual | parameters))
+    defaults = {"schedule": (2,), "n_layers": 1, "delta": 0.0, "bounds": CUBE, "random_state": 0}
+    return MembershipTransferClassifier(**(defaults | parameters))
 
 
 # Scaling -----------------------------------------------------------------------------------------

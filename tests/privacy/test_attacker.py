@@ -32,7 +32,7 @@ SEARCH = SelectionEvent(((GaussianEvent(4.0),),), "poisson", 8.0)
 
 
 def gaussian(epsilon: float, delta: float, releases: int = 1) -> Guarantee:
-    """Noise that just keeps the budget, in so many equal releases."""
+    """Noise that just keeps the budget, in that many equal releases."""
     noise = GaussianEvent(math.sqrt(releases) / mu_from_budget(epsilon, delta))
     return Guarantee(epsilon=epsilon, delta=delta, events=(RepeatedEvent(noise, releases),))
 

@@ -100,7 +100,7 @@ def test_what_has_no_group_event_is_refused() -> None:
 
 
 def test_persons_of_numbers_are_groups_of_all_their_numbers() -> None:
-    """A guarantee per number, read for a person: her rows times the numbers of a row."""
+    """A guarantee per number, read for a person: their rows times the numbers of a row."""
     noise = GaussianEvent(20.0)
     reading = RecordReading(4, 0.8, 0.5, 1e-5, 1e-5)
     entry = Guarantee(epsilon=0.2, delta=1e-6, unit=Unit.ENTRY, entry_bound=1.0, events=(noise,))

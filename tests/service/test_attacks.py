@@ -1,4 +1,4 @@
-"""What an analyst who means harm would try, and what a messy table does by itself."""
+"""What an analyst who means harm would try, and what a messy table does on its own."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_key_that_is_replayed_is_one_job_per_person_and_data_set(fresh: House)
     fresh.open(epsilon=5.0)
     first = fresh.submit("ada", key="same", epsilon=0.3)
     other = fresh.submit("bob", key="same", epsilon=0.3)
-    assert first["id"] != other["id"], "nobody gets the job of another by her key"
+    assert first["id"] != other["id"], "no person gets the job of another by their key"
     told = fresh.submit("ada", key="same", epsilon=2.0, status=422)
     assert "another request" in told["message"]
     fresh.work()
@@ -171,7 +171,7 @@ def charges_of(house: House) -> int:
 
 
 def test_a_ledger_that_is_put_back_while_it_is_used_is_refused(fresh: House) -> None:
-    """Whoever has read a longer chain refuses the shorter one; so does the audit."""
+    """A reader of a longer chain refuses the shorter one; so does the audit."""
     fresh.open()
     assert fresh.done(epsilon=0.3)["state"] == "released"
     place = Path(fresh.settings.ledger_address)

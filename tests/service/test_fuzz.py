@@ -125,10 +125,10 @@ def requests(draw: Any, house: House, method: str, path: str, operation: Schema)
     query: Schema = {}
     for one in operation.get("parameters", ()):
         if one["in"] == "path":
-            usual = st.sampled_from(known.get(one["name"], ["x"]))
+            defaults = st.sampled_from(known.get(one["name"], ["x"]))
             spares = path.endswith("/cancel")  # else there is nothing left to ask
             is_odd = spares or draw(st.integers(0, 4)) == 0
-            value = draw(st.text(max_size=10) if is_odd else usual)
+            value = draw(st.text(max_size=10) if is_odd else defaults)
             path = path.replace("{" + one["name"] + "}", quote(value or "x", safe=""))
         elif one["in"] == "query" and draw(st.booleans()):
             value = draw(values_of(one["schema"], parts) | st.text(max_size=10))

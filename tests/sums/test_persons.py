@@ -213,7 +213,7 @@ def test_other_persons_do_not_decide_which_rows_are_kept(way: str, seed: int) ->
 
 
 def test_a_clipped_person_is_shrunk_as_a_whole() -> None:
-    """A broken variant that bounds each row by itself passes the joint bound."""
+    """A broken variant that bounds each row on its own passes the joint bound."""
     unit = PersonUnit(16)
     rows = np.tile(truncate_to_grid(np.array([[0.0, 1 - 2.0**-30, 0.0]]), ROW_BITS), (16, 1))
     codes = np.ones(16, dtype=np.intp)

@@ -260,7 +260,7 @@ def _block(values: list[int]) -> tuple[Any, list[int]]:
 
 
 def _full(values: list[int], n_rows: int) -> tuple[SecretSum, list[int]]:
-    """A sum over so many records of equal terms, merged by doubling."""
+    """A sum over that many records of equal terms, merged by doubling."""
     partial, exact = _block(values)
     total = SecretSum((len(values),))
     total.add(partial, BLOCK_ROWS)

@@ -314,7 +314,7 @@ def test_a_sum_is_never_cast_that_is_no_sum_of_terms(number: float) -> None:
 @pytest.mark.parametrize("name", ["intercept", "coef"])
 @pytest.mark.parametrize("number", NO_NUMBERS)
 def test_hostile_scores_move_a_released_sum_no_further(name: str, number: float) -> None:
-    """The attack of a coordinator that sends an intercept that is no number."""
+    """The attack of a coordinator that sends an intercept that is not a number."""
     columns = PublicColumns.of(Bounds(lower=0.0, upper=1.0), ("a", "b"))
     rows = PairRows(
         HatRows(columns, np.array([[0.0, 1.0]] * 2)), np.zeros(4), np.empty((0, 2), int)

@@ -17,9 +17,9 @@ Data = tuple[np.ndarray, np.ndarray]
 
 
 def a_fabricator(**parameters: Any) -> Fabricator:
-    usual = {"epsilon": 8.0, "delta": 1e-5, "n_components": 20, "random_state": 0}
+    defaults = {"epsilon": 8.0, "delta": 1e-5, "n_components": 20, "random_state": 0}
     bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
-    return Fabricator(**({"bounds": bounds, **usual} | parameters))
+    return Fabricator(**({"bounds": bounds, **defaults} | parameters))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"gaussians_per_class": 2}])

@@ -28,7 +28,7 @@ def three(digits: Data) -> Data:
 
 
 def a_model(**parameters: Any) -> PrivateAffineHullClassifier:
-    usual = {
+    defaults = {
         "hull_components": 5,
         "n_layers": 2,
         "delta": 1e-5,
@@ -37,7 +37,7 @@ def a_model(**parameters: Any) -> PrivateAffineHullClassifier:
         "bounds": CUBE,
         "random_state": 0,
     }
-    return PrivateAffineHullClassifier(**(usual | parameters))
+    return PrivateAffineHullClassifier(**(defaults | parameters))
 
 
 def test_lifted_hulls_measure_as_in_their_coordinates(

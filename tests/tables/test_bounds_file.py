@@ -35,7 +35,7 @@ def test_nothing_is_used_before_it_is_confirmed() -> None:
 
 
 def test_a_confirmed_file_is_sealed(tmp_path: Path) -> None:
-    """Whoever types confirmed = true, or changes a value afterwards, has confirmed nothing."""
+    """Typing confirmed = true, or changing a value afterwards, confirms nothing."""
     path = tmp_path / "bounds.toml"
     replace(BOUNDS, confirmed_by="A. Meier").write(path)
     found = TableBounds.read(path)

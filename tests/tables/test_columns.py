@@ -1,4 +1,4 @@
-"""A cell is read by itself: neither its neighbours nor the type of its column change it."""
+"""A cell is read on its own: neither its neighbours nor the type of its column change it."""
 
 from __future__ import annotations
 

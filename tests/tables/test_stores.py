@@ -1,4 +1,4 @@
-"""Tables inside workbooks: read as declared, each cell by itself."""
+"""Tables inside workbooks: read as declared, each cell on its own."""
 
 from __future__ import annotations
 
