@@ -120,7 +120,7 @@ def digits() -> Digits:
 
 
 def model(**parameters: Any) -> MembershipTransferClassifier:
-    defaults: dict[str, Any] = {
+    given: dict[str, Any] = {
         "epsilon": np.inf,
         "delta": 1e-5,
         "schedule": (5, 10),
