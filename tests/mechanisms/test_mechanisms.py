@@ -339,6 +339,7 @@ def test_extreme_statistics_and_scales() -> None:
         lambda: EntryMechanism(entry_bound=0.0, epsilon=1.0),
         lambda: EntryMechanism(entry_bound=math.inf, epsilon=1.0),
         lambda: EntryMechanism(entry_bound=1.0, epsilon=1.0, delta=1.0),
+        lambda: EntryMechanism(entry_bound=1.0, epsilon=1.0, rounding=-1.0),
     ],
 )
 def test_bad_parameters_are_refused(make: Any) -> None:
@@ -600,6 +601,8 @@ def test_few_candidates_are_all_chosen() -> None:
     pairs = ((0, 1), (1, 2))
     found = SpanningTreeMechanism.best(np.array([1.0, 2.0]), 5, pairs)
     assert found.tolist() == [[1, 2], [0, 1]]
+    one = SpanningTreeMechanism(1.0, math.inf, 1, ((0, 1),), (np.zeros(1),), (0.0,))
+    assert one.release(np.zeros(1), ledger=None).tolist() == [[0, 1]]
 
 
 def test_whole_noise_has_the_variance_that_is_stated(seed: int) -> None:

@@ -172,6 +172,7 @@ def test_where_nothing_is_promised_the_attacker_is_always_right(guarantee: Guara
 
 @given(st.floats(1e-9, 1))
 def test_shares_are_written_no_smaller_than_they_are(share: float) -> None:
+    assert percent(0.0) == "0 %"
     written = float(percent(share).removesuffix(" %")) / 100
     assert share * (1 - 1e-10) <= written <= share * 1.0101
 

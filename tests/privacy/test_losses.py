@@ -209,6 +209,8 @@ def test_masses_are_rounded_up_wherever_they_are_moved():
         masses = np.random.default_rng(seed).uniform(size=999)
         cut = Losses(STEP, 0, masses).trimmed(300.0)
         assert math.fsum((*cut.masses, cut.infinite)) >= math.fsum(masses)
+    steep = losses_of(ObjectivePerturbationEvent(3.0, 0.123456, 1), 2.0**-10)
+    assert math.fsum((*steep.masses, steep.infinite)) >= 1
     tiny = SelectionEvent(((GaussianEvent(2000.0),),), "poisson", 3.0, max_runs=30)
     measure = losses_of(tiny, 2.0**-24)  # a narrow one: its lowest loss holds a share of the mass
     assert math.fsum((*measure.masses, measure.infinite)) >= 1
