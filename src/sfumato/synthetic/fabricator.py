@@ -301,7 +301,16 @@ class Fabricator(PrivateEstimator):
         sizes = sizes + np.diff(ends, prepend=0)
         generator = check_random_state(self.random_state)
         gaussians = generator.permutation(np.repeat(np.arange(len(counts)), sizes))
-        return self._draw(gaussians)
+        released = CentredGaussians.from_record(self.released_)
+        generator = check_random_state(self.random_state)
+        drawn = np.empty((len(gaussians), released.basis.shape[1]))
+        for number in np.unique(gaussians):
+            mine = gaussians == number
+            drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
+        scaled = released.to_rows(drawn)
+        rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
+        codes = released.classes[gaussians]
+        return (rows, self.classes_[codes]) if hasattr(self, "classes_") else rows
 
     def fit_fabricate(self, X: Any, y: Any = None, groups: Any = None) -> Any:
         """Fit, then fabricate.
@@ -323,7 +332,7 @@ class Fabricator(PrivateEstimator):
         return self.fit(X, y, groups).fabricate()
 
     def sample(self, n_rows: int) -> Any:
-        """Draw any number of rows, labels at their private shares; costs no further budget.
+        """Draw any number of rows, as `fabricate` does; costs no further budget.
 
         Parameters
         ----------
@@ -335,13 +344,7 @@ class Fabricator(PrivateEstimator):
         rows, or rows and labels
             As `fabricate` gives them.
         """
-        check_is_fitted(self)
-        check_count("n_rows", n_rows)
-        if self.reads_cells:
-            return self._draw_table(n_rows)
-        counts = self.released_["counts"]
-        generator = check_random_state(self.random_state)
-        return self._draw(generator.choice(len(counts), n_rows, p=counts / counts.sum()))
+        return self.fabricate(n_rows)
 
     def _draw_table(self, n_rows: int | None) -> Any:
         law, generator = self.released_law(), check_random_state(self.random_state)
@@ -354,19 +357,6 @@ class Fabricator(PrivateEstimator):
         name = LABEL if target is None else target.name
         declared = None if target is None else target.type
         return with_column(made, name, self.classes_[codes], declared, None)
-
-    def _draw(self, gaussians: NDArray[np.intp]) -> Any:
-        """Draw one row from the Gaussian of each number."""
-        released = CentredGaussians.from_record(self.released_)
-        generator = check_random_state(self.random_state)
-        drawn = np.empty((len(gaussians), released.basis.shape[1]))
-        for number in np.unique(gaussians):
-            mine = gaussians == number
-            drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
-        scaled = released.to_rows(drawn)
-        rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
-        codes = released.classes[gaussians]
-        return (rows, self.classes_[codes]) if hasattr(self, "classes_") else rows
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         released = self.released_

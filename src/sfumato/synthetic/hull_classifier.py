@@ -82,12 +82,9 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
 
     def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
         """Ask the hulls about rows, in the coordinates of the hulls."""
-        queries = self._queries(self._rows(X))
+        rows = self._rows(X)
+        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
-
-    def _queries(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Clip and scale rows by the public bounds."""
-        return np.asarray(IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows))
 
     predict = _asked(AffineHullClassifier.predict)
     distances = _asked(AffineHullClassifier.distances)

@@ -192,7 +192,7 @@ def release_table(
     if classes is not None:
         released["noise"][1] = second[2] if second else budget.noise(classes)
         law_now = known()
-        rows = cells.mapped(law_now.class_lookup)
+        rows = cells.mapped(law_now.lookup(law_now.parts, np.arange(law_now.n_classes)))
         released["classes"] = draw(classes, rows, law_now.class_tables, second)  # [W4]
         second = None
     if moment is None or more is None:
@@ -207,7 +207,7 @@ def release_table(
     released["noise"][3] = pair_noise
     law_now = known()
     pairs = tuple(combinations(range(len(features)), 2))
-    joined = cells.mapped(law_now.pair_lookup)
+    joined = cells.mapped(law_now.lookup(law_now.coarse, law_now.groups))
     if choice is not None:
         placed = law_now.copula_cells
         parts = [part[placed[:, k]] for k, part in enumerate(law_now.coarse)]
@@ -326,7 +326,7 @@ class TableLaw:
         found = np.arange(last) if about.n_categories else _parts(margin[:last], most)
         return np.append(found, [found[-1] + 1] * about.may_be_missing).astype(np.intp)
 
-    def _lookup(self, parts: Sequence[Codes], classes: Codes) -> CellLookup:
+    def lookup(self, parts: Sequence[Codes], classes: Codes) -> CellLookup:
         """Return the map from fine cells to parts, and to the class of a numeric target."""
         places = list(self.features)
         tables = [part[self.joins[i]] for i, part in zip(self.features, parts, strict=True)]
@@ -343,11 +343,6 @@ class TableLaw:
         if self.target is None:
             return CountTables(sizes, tuple(listed), n_classes)
         return CountTables((*sizes, n_classes), tuple((*t, len(sizes)) for t in listed))
-
-    @property
-    def class_lookup(self) -> CellLookup:
-        """The map from fine cells to those of the tables by class."""
-        return self._lookup(self.parts, np.arange(self.n_classes))
 
     @property
     def class_tables(self) -> CountTables:
@@ -489,11 +484,6 @@ class TableLaw:
         """The cell in pairs of each cell of each feature."""
         room = self.n_rows / (3 * max(float(self.released["noise"][3]), 1e-9) * self.n_groups)
         return [self._parts(i, int(min(max(math.sqrt(room), 4), MAX_SIDE))) for i in self.features]
-
-    @cached_property
-    def pair_lookup(self) -> CellLookup:
-        """The map from fine cells to those of pairs, and to the group of a numeric target."""
-        return self._lookup(self.coarse, self.groups)
 
     def pair_tables(self, pairs: tuple[tuple[int, int], ...]) -> CountTables:
         """Return the tables of pairs of features by group of classes."""
@@ -644,8 +634,8 @@ class TableLaw:
             one = (np.linalg.qr(root * powers)[0][:, 1:] / root).T
             scale = np.array(BY_DEGREE[: len(one)])
         split = np.eye(self.n_groups)[self.groups]
-        two = np.eye(self.n_groups) if self.target is None else one[:2] * shares @ split
-        two = two if self.target is None else two / (shares @ split)
+        grouped = shares @ split
+        two = np.eye(self.n_groups) if self.target is None else one[:2] * shares @ split / grouped
         # Masses of cells are those of the drawn rows; only classes within cells are learned.
         single = np.vstack(self.class_counts) / n
         away = (single - np.outer(single.sum(axis=1), shares)) @ one.T
@@ -653,8 +643,7 @@ class TableLaw:
         pair = np.empty((0, len(two)))
         if size > n_single:
             pair = np.vstack([t.reshape(-1, self.n_groups) for t in self.pairs]) / n
-            pair = pair + np.outer(here[n_single:] - pair.sum(axis=1), shares @ split)
-            pair = pair @ two.T
+            pair = (pair + np.outer(here[n_single:] - pair.sum(axis=1), grouped)) @ two.T
         spread = np.maximum(one**2 @ shares - (one @ shares) ** 2, 1e-6)
         error = (self.noise / n) ** 2 * (one**2).sum(axis=1)
         missed = 1 / n + (MISSED if self.target is None else 0.0)
@@ -670,7 +659,7 @@ class TableLaw:
             ridge[:, at, at] = factor * precision / scale[:, None, None] ** 2
         gram = (X[:, :n_single].T @ X[:, :n_single]).toarray() / n_pool
         back = np.linalg.inv(np.linalg.cholesky(gram * spread[:, None, None] + ridge))
-        apart = np.maximum(two**2 @ (shares @ split) - (two @ (shares @ split)) ** 2, 1e-6)
+        apart = np.maximum(two**2 @ grouped - (two @ grouped) ** 2, 1e-6)
         noise = float(self.released["noise"][3]) / n
         light = noise**2 * (two**2).sum(axis=1) / apart / mass[n_single:, None] + 1 / n
         light = light / (PAIR_WEIGHT * scale[: len(two)]) ** 2
