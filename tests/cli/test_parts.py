@@ -45,7 +45,6 @@ MODELS: dict[str, tuple[str, ...]] = {
     "fit, linear": ("fit", "--model", "linear", "--set", "n_steps=3"),
     "fit, additive": ("fit", "--model", "additive", "--set", "n_steps=3"),
     "fabricate": ("fabricate", "--rows", "50"),
-    "density": ("release density", "--columns", "age"),
 }
 
 

@@ -76,9 +76,9 @@ def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
     run("describe", str(visits), "--target", "ill", "-o", str(path))
     replace(TableBounds.read(path), confirmed=True).write(path)
     words = ["--epsilon", "1", "--bounds", str(path)]
-    output = visits.parent / "density.sfumato"
-    density = ("release", "density", str(visits), "--columns", "age", "-o", str(output), *words)
-    assert run(*density).exit_code == 0
+    output = visits.parent / "model.sfumato"
+    fit = ("fit", str(visits), "--model", "gaussian", "-o", str(output), *words)
+    assert run(*fit).exit_code == 0
     assert sfumato.load(output).guarantee_.unit is Unit.PERSON
-    assert run(*density, "--unit", "record", "--force").exit_code == 0
+    assert run(*fit, "--unit", "record", "--force").exit_code == 0
     assert sfumato.load(output).guarantee_.unit is Unit.RECORD

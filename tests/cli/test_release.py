@@ -1,4 +1,4 @@
-"""Densities and curves on the command line."""
+"""Statistics and scores on the command line."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ COMMANDS = (
     "fit table.csv -e 1 -o model.sfumato",
     "fit table.csv -e 1 -o gaussian.sfumato --model gaussian",
     "fabricate table.csv -e 2 -o private.parquet --model fabricator.sfumato",
-    "release density table.csv -e 1 -o density.sfumato --columns age --grid grid.csv",
+    "release mean table.csv -e 1 -o mean.csv --column age",
     "guarantee model.sfumato",
     "report model.sfumato private.parquet -o report.json",
 )

@@ -34,7 +34,6 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sfumato.exceptions import (
@@ -82,17 +81,15 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 @contextmanager
-def progress_bar(doing: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show how far a task is; yields a function that is told each step."""
+def progress_bar(doing: str) -> Iterator[None]:
+    """Show that a task is under way."""
     console = Console(stderr=True)
     if not console.is_terminal:
         remark(f"{doing} ...")
-        yield lambda _: None
+        yield
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(doing, total=total)
-        yield lambda step: progress.advance(task, step)
+    with console.status(doing):
+        yield
 
 
 # How a command ends -----------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def fabricate(
     chosen = options.settings_from(settings)
     source = open_table(table, known)
     options.warn_of_few(source, promise)
-    with progress_bar(f"fabricating rows like {table}") as advance:
+    with progress_bar(f"fabricating rows like {table}"):
         made, fabricator = fabricate_table(
             source,
             known,
@@ -83,7 +83,6 @@ def fabricate(
             n_rows=rows,
             key=key,
             options=chosen,
-            progress=advance,
         )
         record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
         if model is not None:

@@ -26,11 +26,10 @@ from sfumato.cli.jobs.pipeline import (
     table_for,
     target_rows,
 )
-from sfumato.cli.jobs.publishing import query_table
 from sfumato.models.saving import load, save
 from sfumato.models.scores import measure
 from sfumato.privacy.guarantee import Relation
-from sfumato.tables.files import FORMATS, TableFile, write_table
+from sfumato.tables.files import FORMATS, write_table
 
 
 def fit(
@@ -79,7 +78,7 @@ def fit(
     )
     source = open_table(table, known)
     options.warn_of_few(source, promise)
-    with progress_bar(f"training {model or 'a model'} on {table}") as advance:
+    with progress_bar(f"training {model or 'a model'} on {table}"):
         fitted = fit_table(
             source,
             known,
@@ -87,7 +86,6 @@ def fit(
             model=model,
             target=target,
             options=options.settings_from(settings),
-            progress=advance,
         )
     write_or_rescue(partial(save, fitted), output)
     options.print_release(fitted, output, promise, as_json=as_json)
@@ -106,7 +104,7 @@ def predict(
     reading: options.Reading = None,
     as_json: options.Json = False,
 ) -> None:
-    """Predict the label of every row of a table, or evaluate a released density or curve there.
+    """Predict the target of every row of a table.
 
     The model must have been trained on a table. Predictions cost no budget.
 
@@ -115,21 +113,18 @@ def predict(
     ready_to_write(output, *FORMATS)
     loaded, new = load(model), Counter[str]()
     with progress_bar(f"predicting {table}"):
-        if hasattr(loaded, "density") or hasattr(loaded, "curve"):
-            found = query_table(loaded, TableFile(table))
-        else:
-            source = table_for(loaded, table, **options.reading_from(reading))
-            kept = tuple(keep or ())
-            found = predict_table(
-                loaded, source, probabilities=probabilities, keep=kept, new_categories=new
-            )
+        source = table_for(loaded, table, **options.reading_from(reading))
+        kept = tuple(keep or ())
+        found = predict_table(
+            loaded, source, probabilities=probabilities, keep=kept, new_categories=new
+        )
     write_table(found, output)
     if as_json:
         told = {"output": str(output), "rows": len(found), "columns": found.column_names}
         print_json({**told, "new_categories": dict(new)})
         return
     print_lines(f"{output}: {len(found)} predictions.")
-    target = getattr(loaded.bounds, "target", None)
+    target = loaded.bounds.target
     if target is not None and target.name in (keep or ()):
         measured = measure(loaded, *target_rows(loaded, source))
         print_lines(*(f"{name}: {value:.4g}" for name, value in measured.items()))

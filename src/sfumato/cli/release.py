@@ -1,4 +1,4 @@
-"""``sfumato release``: statistics of a table, or a density or mean curve as one small file."""
+"""``sfumato release``: statistics of a table, with error bars."""
 
 from __future__ import annotations
 
@@ -20,90 +20,16 @@ from sfumato.cli.console import (
     write_or_rescue,
 )
 from sfumato.cli.jobs.pipeline import fit_rows, open_table
-from sfumato.cli.jobs.publishing import grid_table, release_table
 from sfumato.exceptions import InvalidInputError
 from sfumato.models import statistics
-from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation
-from sfumato.tables.files import FORMATS, write_table
+from sfumato.tables.files import FORMATS
 
 release_app = typer.Typer(
-    help="Release private statistics of a table, a density, or the mean of curves.",
+    help="Release private statistics of a table.",
     no_args_is_help=True,
     add_completion=False,
 )
-
-DENSITY = """Release the density of some columns of numbers as a file that answers any point.
-
-    Example: sfumato release density patients.csv --columns age --epsilon 1 --bounds bounds.toml -o
-    density.sfumato --grid density.csv
-    """
-CURVE = """Release the mean of curves, one per row, as a file that answers any point.
-
-    Columns are the points; names that are increasing numbers are used as points.
-
-    Example: sfumato release curve growth.csv --epsilon 1 --bounds bounds.toml -o mean.sfumato
-    """
-
-Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write (.sfumato).")]
-Columns = Annotated[str, typer.Option(help="Columns to use, separated by commas; by default all.")]
-
-
-def _command(function: str, text: str) -> Callable[..., None]:
-    def release(
-        table: options.TablePath,
-        epsilon: options.Epsilon,
-        bounds: options.Bounds,
-        output: Output,
-        columns: Columns = "",
-        grid: Annotated[
-            Path | None, typer.Option(help="Also write its values on a grid to this table.")
-        ] = None,
-        grid_size: Annotated[int, typer.Option(help="Points of the grid along an axis.")] = 50,
-        delta: options.Delta = 1e-6,
-        unit: options.DeclaredUnit = None,
-        person: options.PersonName = None,
-        person_rows: options.PersonRows = None,
-        relation: options.NeighbourRelation = Relation.REPLACE_ONE,
-        ledger: options.LedgerPath = None,
-        dataset: options.Dataset = None,
-        purpose: options.Purpose = None,
-        by: options.By = None,
-        settings: options.Settings = None,
-        as_json: options.Json = False,
-    ) -> None:
-        ready_to_write(output, ".sfumato")
-        ready_to_write(grid, *FORMATS)
-        known = options.known_bounds(bounds, person, person_rows)
-        promise = options.promise_of(
-            epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
-        )
-        source = open_table(table, known)
-        with progress_bar(f"releasing the {function} of {table}") as advance:
-            released = release_table(
-                source,
-                known,
-                promise,
-                function=function,
-                columns=options.names_from(columns),
-                options=options.settings_from(settings),
-                progress=advance,
-            )
-            write_or_rescue(partial(save, released), output)
-        record = {"class": type(released).__name__, "guarantee": released.guarantee_.to_dict()}
-        if grid is not None:
-            write_table(grid_table(released, grid_size), grid, record)
-        options.print_release(released, output, promise, as_json=as_json)
-        if grid is not None and not as_json:
-            print_lines(f"Its values on a grid: {grid}")
-
-    release.__doc__ = text
-    return release
-
-
-release_app.command("density")(_command("density", DENSITY))
-release_app.command("curve")(_command("curve", CURVE))
-
 
 # By name: the function, of how many columns it is, and what it may take besides.
 STATISTICS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
@@ -188,9 +114,9 @@ def _statistic(name: str) -> Callable[..., None]:
         chosen |= {"by": options.names_from(by), "confidence": confidence, "bounds": known}
         asked = partial(function, **chosen, **vars(promise))
         source = open_table(table, known)
-        with progress_bar(f"releasing the {name} of {table}") as advance:
+        with progress_bar(f"releasing the {name} of {table}"):
             reader = SimpleNamespace(bounds=known, relation=relation, fit=asked)
-            found = fit_rows(reader, source, advance)
+            found = fit_rows(reader, source)
             if output is not None:
                 write_or_rescue(found.write, output)
         if as_json:

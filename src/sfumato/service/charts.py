@@ -13,6 +13,7 @@ import numpy as np
 
 from sfumato.tables.encoder import TableEncoder
 
+NAMES = {"axis": {"labelAngle": -30}}
 MAX_CHARTS, BINS, MAX_BARS, PREVIEW_ROWS = 30, 24, 30, 12
 
 
@@ -66,7 +67,8 @@ def _curve(curve: Any, scores: Sequence[str]) -> dict[str, Any]:
         for place, value in enumerate(curve.values)
     ]
     form = "line" if curve.is_number else "points"
-    return _chart(curve.name, form, curve.name, "adds to the score", rows)
+    y = f"towards {scores[-1]}" if len(kept) == 1 else "adds to the score"
+    return _chart(curve.name, form, curve.name, y, rows)
 
 
 def _counted(name: str, cells: Sequence[Any]) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def spec(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     by = "release" if len(charts) > 1 else "series" if n_series > 1 else None
     x: dict[str, Any] = {"field": "x", "title": first["x"], "type": "quantitative"}
     is_number = form in ("line", "histogram", "heat")
-    x |= {"scale": {"zero": False}} if is_number else {"type": "nominal", "sort": None}
+    x |= {"scale": {"zero": False}} if is_number else {**NAMES, "type": "nominal", "sort": None}
     y: dict[str, Any] = {"field": "y", "title": first["y"], "type": "quantitative"}
     told = {"x": first["x"] or "of", "y": first["y"], "low": "from", "high": "to", "z": "density"}
     tooltip: list[dict[str, Any]] = [

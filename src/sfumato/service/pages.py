@@ -48,6 +48,7 @@ _filters: dict[str, Any] = {
     "percent": lambda value: f"{100 * float(value):.1f} %",
     "time": lambda text: str(text)[:16].replace("T", " "),
     "seconds_since": _seconds_since,
+    "plain": lambda end: f"{end:.15g}" if isinstance(end, float) else "" if end is None else end,
     "is_number": lambda column: bool(arrow_kind(str(column["type"]))),
 }
 _templates.filters |= _filters

@@ -59,7 +59,14 @@ STATES = {
     "failed": "nothing was charged",
     "lost": "charged, and nothing was shown",
 }
-TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
+TYPES = {
+    "double": "number",
+    "int64": "whole number",
+    "string": "text",
+    "bool": "true or false",
+    "date32[day]": "date",
+    "timestamp[s]": "date and time",
+}
 TYPED = {"lower", "upper", "fill", "categories", "labels"}
 PLAN_PATIENCE = 60.0  # seconds
 REPORT_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-downloads"
@@ -423,7 +430,7 @@ def submit(call: Call, name: str, body: NewJob) -> Record:
 def _shown(job: Mapping[str, Any]) -> Record:
     """Return a job as it may be seen by now: an end is shown at its fixed time."""
     if job["state"] in ENDED and job.get("shown", "") > now():
-        hidden = ("reason", "changed", "shown", "phase", "cost")
+        hidden = ("reason", "changed", "shown", "phase", "cost", "attacker")
         return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
     return dict(job)
 
@@ -450,9 +457,10 @@ def job(call: Call, identity: str) -> Record:
     is_own = call.who.has("officer", "auditor") or found["person"] == call.who.name
     if not is_own or "estimator" not in found["task"]:
         raise NotFoundError(f"There is no job {identity!r}.")
-    protected = call.office.dataset(found["dataset"])["protected"]
+    facts = call.office.dataset(found["dataset"])
     told = {"reason": "", "cost": None, "phase": None, "started": None, **_shown(found)}
-    return {**told, "words": STATES[told["state"]], "protected": protected}
+    told |= {name: facts[name] for name in ("protected", "unit", "why", "auto_approve")}
+    return {**told, "words": STATES[told["state"]]}
 
 
 @verb("POST", "/jobs/{identity}/decide", "officer", tag="jobs")

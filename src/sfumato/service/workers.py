@@ -49,6 +49,7 @@ log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
 PATIENCE = 10.0  # seconds for the processes of a killed service to be gone
+MAX_ATTEMPTS = 3  # of a job that is killed each time: it may be what kills
 MAX_ENDS = 5  # of the web process in a minute
 CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
 REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0  # the first two of a processor
@@ -134,7 +135,7 @@ def _attempt(
             return JobState.FAILED, ENDED_EARLY, None
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        told = {"cost": costs}
+        told = {"cost": costs, **_odds(job, dataset, events)}
         if not costs or not all(one["fits"] for one in costs):
             return JobState.REFUSED, _does_not_fit(costs), told
         if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
@@ -188,19 +189,25 @@ def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
             if low < middle < high:
                 is_small = all(one["fits"] for one in priced(middle)[1])
                 low, high = (middle, high) if is_small else (low, middle)
-        names = sorted({type(one).__name__.removesuffix("Event") for one in flatten(events)})
-        words = {name: dataset[name] for name in ("unit", "relation")}
-        promised = Guarantee(job["epsilon"], job["delta"], events=events, **words)
         return {
             "after": costs,
             "fits": fits,
             "largest": low,
             "has_ended_early": high - low > 0.01 * high,  # then more than `largest` may fit
-            "mechanisms": names,
-            "attacker": promised.attacker.to_dict(),
+            **_odds(job, dataset, events),
         }
     except SfumatoError as error:  # of dummy rows alone
         return {"problem": str(error)}
+
+
+def _odds(
+    job: Mapping[str, Any], dataset: Mapping[str, Any], events: tuple[Event, ...]
+) -> dict[str, Any]:
+    """Return the mechanisms of a release, and what the best attacker could do with it."""
+    words = {name: dataset[name] for name in ("unit", "relation")}
+    promised = Guarantee(job["epsilon"], job["delta"], events=events, **words)
+    names = {type(one).__name__.removesuffix("Event") for one in flatten(events)}
+    return {"mechanisms": sorted(names), "attacker": promised.attacker.to_dict()}
 
 
 def _describe(office: Office, name: str) -> None:
@@ -244,7 +251,7 @@ def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
         state, reason = JobState.LOST, CHARGED_AND_LOST
     elif job.get("cancel"):
         state, reason = JobState.CANCELLED, ""
-    elif again and attempts < 3:
+    elif again and attempts < MAX_ATTEMPTS:
         _end(office, job["id"], JobState.QUEUED, attempts=attempts + 1)
         return
     elif job["task"]["kind"] == "describe":
@@ -343,12 +350,16 @@ class Workers:
                 current = {**job, "state": JobState.RELEASED}
             if is_running:
                 is_late = time.monotonic() - start > config.service.seconds
+                if is_late:
+                    self.store.change(None, "job", job["id"], attempts=MAX_ATTEMPTS)
                 if is_late or current.get("cancel"):
                     child.kill()
                 continue
             del self._children[child]
             if current["state"] == JobState.RUNNING:
-                settle(self.office, current, again=False)
+                # Killed by nobody of ours: it is tried again, as after a kill of everything.
+                was_killed = (child.exitcode or 0) < 0 and child.exitcode != -signal.SIGPROF
+                settle(self.office, current, again=was_killed)
             if "estimator" in job["task"]:
                 log.info("job %s ended", job["id"])
                 self._note_heads()

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
-from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, codes_of
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds, Target
@@ -45,9 +45,6 @@ MODELS = {
 }
 FEW_COLUMNS, ROWS_PER_COLUMN = 200, 5  # up to which curves are worth their noise
 LONG = 2**23  # cells of a table that is not read as a whole where a model can do without
-FOUND_LABELS = "set of labels found in the data"
-
-Progress = Callable[[int], None]  # is told the number of rows that were read
 
 
 @dataclass(frozen=True)
@@ -75,27 +72,20 @@ def open_table(path: Path, bounds: TableBounds) -> TableFile | Partitions:
     return TableFile(path, bounds.types(), bounds.text)
 
 
-def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
+def fit_rows(model: Any, source: TableFile | Partitions) -> Any:
     """Fit a model on a table in parts, or on a file: a long one is read in batches if it can."""
     if isinstance(source, Partitions):
         return model.fit(source)
     names = list(model.bounds.types())
-
-    def batches() -> Iterator[Any]:
-        for batch in source.batches(names):
-            yield batch
-            if progress is not None:
-                progress(len(batch))
-
     may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
     # A text is parsed once, whatever the passes; other files are read again where they are long.
-    read = batches
+    read = partial(source.batches, names)
+    is_kept = False
     is_long = source.count_rows() * len(names) > LONG  # public, or without effect on releases
     if not is_long or (source.format == "csv" and fits_in_memory(3 * source.path.stat().st_size)):
-        kept = list(batches())
-        read = lambda: iter(kept)  # noqa: E731
+        read, is_kept = partial(iter, list(read())), True
     if is_long:
-        if may_be_empty and read is batches:  # a damaged file is found before the charge
+        if may_be_empty and not is_kept:  # a damaged file is found before the charge
             for _ in read():
                 pass
         try:
@@ -115,12 +105,11 @@ def fit_table(
     model: str | None = None,
     target: str | None = None,
     options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
 ) -> Any:
     """Train a private model on a table."""
     bounds.require_confirmed()
-    labels = (bounds := bounds.with_target(target)).target
-    assert labels is not None  # noqa: S101 - or it had been refused
+    target_column = (bounds := bounds.with_target(target)).target
+    assert target_column is not None  # noqa: S101 - or it had been refused
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
@@ -133,10 +122,9 @@ def fit_table(
             "Unit 'person' needs the column of IDs: person = \"COLUMN\" in the bounds, or "
             "'--person'."
         )
-    estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
-    require_task(estimator, labels)
-    fit_rows(estimator, source, progress)
-    return _with_found_labels(estimator, labels)
+    estimator = make_model(class_of(model), promise, bounds, options)
+    require_task(estimator, target_column)
+    return fit_rows(estimator, source)
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
@@ -159,19 +147,6 @@ def require_task(estimator: Any, target: Target) -> None:
             f"The target {target.name!r} is {kind}, which {type(estimator).__name__} does not "
             "predict. Choose another '--model', or leave it out: the default depends on the target."
         )
-
-
-def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
-    """Return the bounds with the labels found in the table, if these were declared public."""
-    target = bounds.target
-    if target is None or target.labels != PUBLIC_LABELS or isinstance(source, Partitions):
-        return bounds  # parts need listed labels, and say so
-    found: set[Any] = set()
-    for batch in source.batches([target.name]):
-        column = target.read(batch[target.name]).unique()
-        found |= {each for each in column.to_pylist() if each == each} - {None}
-    labels = tuple(sorted(Bounds(labels=tuple(found)).labels))
-    return replace(bounds, target=replace(target, categories=labels))
 
 
 def predict_table(
@@ -218,23 +193,18 @@ def fabricate_table(
     n_rows: int | None = None,
     key: str | None = None,
     options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
 ) -> tuple[Any, Any]:
     """Make private rows that behave like those of a table, of the same columns and types."""
     import sfumato
 
     bounds.require_confirmed()
     bounds = bounds if target is None else bounds.with_target(target)
-    labels = bounds.target
     if key is not None and key in bounds.types():
         raise InvalidInputError(f"The column {key!r} is read by the bounds: leave it out there.")
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
-    fabricator = make_model(sfumato.Fabricator, promise, _listed(source, bounds), options)
-    fit_rows(fabricator, source, progress)
-    if labels is not None:
-        _with_found_labels(fabricator, labels)
+    fabricator = fit_rows(make_model(sfumato.Fabricator, promise, bounds, options), source)
     table = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
     if key is not None:
         table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))
@@ -294,11 +264,3 @@ def class_of(model: str) -> Any:
     if model not in offered:
         raise InvalidInputError(f"'model' must be one of {', '.join(offered)}. Got {model!r}.")
     return offered[model]
-
-
-def _with_found_labels(model: Any, target: Target) -> Any:
-    """Write into the guarantee that labels were taken from the table."""
-    if target.labels == PUBLIC_LABELS:
-        promised = model.guarantee_
-        model.guarantee_ = replace(promised, public=(*promised.public, FOUND_LABELS))
-    return model

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from sfumato.cli.jobs.pipeline import PrivacyRequest, fit_rows, make_model
 from sfumato.exceptions import InvalidInputError
@@ -24,7 +23,6 @@ from sfumato.tables.schema import TableBounds
 
 # The names of the command line, and the public classes they stand for.
 FUNCTIONS = {"curve": "PrivateMeanCurve", "density": "PrivateDensity"}
-MAX_GRID_POINTS = 10**6
 
 
 def release_table(
@@ -35,7 +33,6 @@ def release_table(
     function: str,
     columns: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> Any:
     """Release the density of some columns, or the mean curve of the rows."""
     import sfumato
@@ -69,52 +66,19 @@ def release_table(
     model = make_model(kind, promise, chosen, {**given, **(options or {})})
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
-    return fit_rows(model, source, progress)
-
-
-def query_table(model: Any, source: TableFile) -> Any:
-    """Answer points of a table by a released function; costs no budget."""
-    check_is_fitted(model)
-    if hasattr(model, "curve"):
-        names = list(source.columns)[:1]
-    elif not hasattr(model, "density"):
-        raise InvalidInputError(f"A {type(model).__name__} is not a released function.")
-    elif isinstance(model.bounds, TableBounds):
-        names = [column.name for column in model.bounds.used]
-    else:
-        names = list(source.columns)
-    source.require(names)
-    return _answered(model, source.read(names))
+    return fit_rows(model, source)
 
 
 def grid_table(model: Any, size: int) -> Any:
     """Answer a grid over the public domain, `size` points along each axis."""
-    check_is_fitted(model)
     if hasattr(model, "curve"):
-        axes = [np.linspace(model.points_[0], model.points_[-1], size)]
-        names = ["point"]
+        axes, names = [np.linspace(model.points_[0], model.points_[-1], size)], ["point"]
     else:
         box = model.row_bounds.box(model.n_features_in_)
         axes = [np.linspace(low, high, size) for low, high in zip(*box, strict=True)]
-        names = [f"x{place}" for place in range(model.n_features_in_)]
-        if isinstance(model.bounds, TableBounds):
-            names = [column.name for column in model.bounds.used]
-    if size < 2 or size ** len(axes) > MAX_GRID_POINTS:
-        raise InvalidInputError(
-            f"A grid of {size} points along {len(axes)} axes must have from 2 points per axis to "
-            f"{MAX_GRID_POINTS} points in all."
-        )
+        names = [column.name for column in model.bounds.used]
     points = np.array(list(itertools.product(*axes)))
-    return _answered(model, arrow().table(dict(zip(names, points.T, strict=True))))
-
-
-def _answered(model: Any, table: Any) -> Any:
-    for name in table.column_names:
-        if not arrow_kind(str(table[name].type)):
-            raise InvalidInputError(f"The column {name!r} of the points does not contain numbers.")
-    points = np.column_stack([np.asarray(each.cast("float64")) for each in table.itercolumns()])
-    if not np.isfinite(points).all():
-        raise InvalidInputError("The points must be finite numbers.")
     is_curve = hasattr(model, "curve")
     values = model.curve(points[:, 0]) if is_curve else model.density(points)
+    table = arrow().table(dict(zip(names, points.T, strict=True)))
     return table.append_column("curve" if is_curve else "density", arrow().array(values))
