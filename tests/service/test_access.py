@@ -158,6 +158,8 @@ def test_a_header_names_people_only_behind_a_declared_proxy(tmp_path: Path, hous
         House(tmp_path / "a", sign_in_header="X-Forwarded-User")
     proxied = House(tmp_path / "b", behind_proxy=True, sign_in_header="X-Forwarded-User")
     assert proxied.request("GET", f"{API}/me", headers=headers).json()["role"] == "officer"
+    twice = [("X-Forwarded-User", "olga"), ("X-Forwarded-User", "uwe")]
+    assert proxied.request("GET", f"{API}/me", headers=twice).status_code == 401
     nobody = {"X-Forwarded-User": "eve"}
     assert proxied.request("GET", f"{API}/me", headers=nobody).status_code == 401
     answer = proxied.request("GET", "/sign-in")

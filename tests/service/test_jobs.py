@@ -156,6 +156,7 @@ def test_what_is_wrong_is_told_before_a_row_is_read(
         {"epsilon": 1e400},
         {"epsilon": -1},
         {"purpose": "a\nb"},
+        {"purpose": "reads \u202e backwards"},
         {"purpose": ""},
     ],
     ids=str,

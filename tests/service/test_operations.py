@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
@@ -18,10 +19,11 @@ import pytest
 
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
 from sfumato.report.certificate import verified
+from sfumato.service import serving
 from sfumato.service.serving import serve_parts
 from sfumato.service.store import Store
 from tests.cli.running import done, refused
-from tests.service.house import House
+from tests.service.house import House, write_table
 
 
 def start(house: House, *words: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +41,11 @@ def test_a_start_that_cannot_be_says_why(tmp_path: Path) -> None:
         told = start(house, "--port", str(taken.getsockname()[1]))
     assert (told.returncode, told.stdout) == (2, "")
     assert "Cannot listen" in told.stderr
+    held = (house.settings.state / "workers.lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    told = start(house, "--port", "0")
+    assert (told.returncode, "Another service" in told.stderr) == (2, True)
+    held.close()
     for words, said in (
         ({"host": "0.0.0.0"}, "in the clear"),
         ({"certificate": "no.pem", "key": "no.key"}, "unusable"),
@@ -192,6 +199,22 @@ def test_keys_are_changed_and_old_certificates_stay_good(tmp_path: Path) -> None
     with pytest.raises(Exception, match="key"):
         verified(again, public_key=public)
     house.close()
+
+
+def test_no_command_line_tells_the_link_of_a_studio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser is a process whose words every user of the machine can read."""
+    write_table(tmp_path / "rows.csv")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(serving, "serve_parts", lambda *_, ready: ready("http://127.0.0.1:1"))
+    link = done("studio", tmp_path / "rows.csv").splitlines()[1]
+    assert "token=sfm_" in link
+    assert "sfm_" not in opened[0]
+    page = tmp_path / "rows-studio" / "open.html"
+    assert (opened[0], stat.S_IMODE(page.stat().st_mode)) == (page.as_uri(), 0o600)
+    assert link in page.read_text()
 
 
 def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:

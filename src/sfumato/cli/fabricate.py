@@ -45,15 +45,12 @@ def fabricate(
     ] = None,
     delta: options.Delta = 1e-6,
     unit: options.DeclaredUnit = None,
-    person: options.PersonName = None,
-    person_rows: options.PersonRows = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
     purpose: options.Purpose = None,
     by: options.By = None,
     settings: options.Settings = None,
-    reading: options.Reading = None,
     as_json: options.Json = False,
 ) -> None:
     """Make private rows that behave like those of a table; you may train anything on them.
@@ -67,7 +64,7 @@ def fabricate(
     """
     ready_to_write(output, *FORMATS)
     ready_to_write(model, ".sfumato")
-    known = options.known_bounds(bounds, person, person_rows, reading)
+    known = options.known_bounds(bounds)
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )

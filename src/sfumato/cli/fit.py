@@ -50,15 +50,12 @@ def fit(
     ] = None,
     delta: options.Delta = 1e-6,
     unit: options.DeclaredUnit = None,
-    person: options.PersonName = None,
-    person_rows: options.PersonRows = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
     purpose: options.Purpose = None,
     by: options.By = None,
     settings: options.Settings = None,
-    reading: options.Reading = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a private model on a table and write it to one file.
@@ -72,7 +69,7 @@ def fit(
     model.sfumato
     """
     ready_to_write(output, ".sfumato")
-    known = options.known_bounds(bounds, person, person_rows, reading)
+    known = options.known_bounds(bounds)
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )

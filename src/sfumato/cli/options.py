@@ -7,7 +7,6 @@ import math
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,13 +46,6 @@ DeclaredUnit = Annotated[
     Unit | None,
     typer.Option("--unit", help="What is protected; by default a person if the bounds name one."),
 ]
-PersonName = Annotated[
-    str | None,
-    typer.Option("--person", help="The column of IDs, if a person can have several rows."),
-]
-PersonRows = Annotated[
-    int | None, typer.Option("--person-rows", help="The largest number of rows used per person.")
-]
 NeighbourRelation = Annotated[
     Relation, typer.Option("--relation", help="Which tables count as neighbours.")
 ]
@@ -91,28 +83,9 @@ Reading = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def known_bounds(
-    bounds: Path,
-    person: str | None = None,
-    person_rows: int | None = None,
-    reading: list[str] | None = None,
-) -> TableBounds:
-    """Read bounds that are confirmed, with what the command line says besides."""
+def known_bounds(bounds: Path) -> TableBounds:
+    """Read bounds that are confirmed."""
     known = TableBounds.read(bounds)
-    if known.one_row_per_person and person is not None:
-        raise InvalidInputError("The bounds declare one row per person.")
-    for name, given in (("person", person), ("person_rows", person_rows)):
-        declared = getattr(known, name)  # may be repeated, not changed
-        if given is not None and declared not in (None, given):
-            raise InvalidInputError(f"'{name}' is {given!r}, the bounds declare {declared!r}.")
-    person = known.person if person is None else person
-    person_rows = known.person_rows if person_rows is None else person_rows
-    columns = tuple(column for column in known.columns if column.name != person)
-    known = replace(known, columns=columns, person=person, person_rows=person_rows)
-    if reading:
-        declared = {} if known.text is None else known.text.to_record()
-        text = TextFormat.from_record({**declared, **reading_from(reading)})
-        known = replace(known, text=text)
     known.require_confirmed()
     return known
 

@@ -79,8 +79,6 @@ def _statistic(name: str) -> Callable[..., None]:
             float, typer.Option(help="Above 0, Gaussian noise is used where it is smaller.")
         ] = 0.0,
         unit: options.DeclaredUnit = None,
-        person: options.PersonName = None,
-        person_rows: options.PersonRows = None,
         relation: options.NeighbourRelation = Relation.REPLACE_ONE,
         ledger: options.LedgerPath = None,
         dataset: options.Dataset = None,
@@ -91,7 +89,7 @@ def _statistic(name: str) -> Callable[..., None]:
         as_json: options.Json = False,
     ) -> None:
         ready_to_write(output, *FORMATS)
-        known = options.known_bounds(bounds, person, person_rows)
+        known = options.known_bounds(bounds)
         promise = options.promise_of(
             epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=analyst
         )

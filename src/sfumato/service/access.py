@@ -94,9 +94,9 @@ def signed_in(request: Request, settings: Settings, store: Store) -> Person:
         if kind.lower() == "bearer":
             who = person_of(settings, store, text.strip())
         elif header is not None and header in request.headers:
-            name = request.headers[header]
+            name, *others = request.headers.getlist(header)
             member = settings.config.people.get(name)
-            if member is None:
+            if member is None or others:  # one of them may be the stranger's own
                 raise UnknownPersonError("No person of this name is declared.")
             who = Person(name, member.role, "write", "header")
         else:

@@ -31,7 +31,9 @@ Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
 Name = Annotated[
     str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@-][A-Za-z0-9_.@-]*$")
 ]
-Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
+Line = Annotated[
+    str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$")
+]
 OWNER = "you"  # the one person of a studio
 
 log = logging.getLogger("sfumato.service")

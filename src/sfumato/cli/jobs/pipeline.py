@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, codes_of
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds, Target
@@ -44,6 +45,7 @@ MODELS = {
     "regressor": "PrivateLinearRegressor",
 }
 FEW_COLUMNS, ROWS_PER_COLUMN = 200, 5  # up to which curves are worth their noise
+FOUND_LABELS = "set of labels found in the data"
 LONG = 2**23  # cells of a table that is not read as a whole where a model can do without
 
 
@@ -118,13 +120,10 @@ def fit_table(
         n_rows = source.count_rows() if isinstance(source, TableFile) and is_public else None
         model = default_model(bounds, promise, n_rows)
     if promise.unit == Unit.PERSON and bounds.person is None:
-        raise InvalidInputError(
-            "Unit 'person' needs the column of IDs: person = \"COLUMN\" in the bounds, or "
-            "'--person'."
-        )
-    estimator = make_model(class_of(model), promise, bounds, options)
+        raise InvalidInputError("Unit 'person' needs the column of IDs: person in the bounds.")
+    estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
     require_task(estimator, target_column)
-    return fit_rows(estimator, source)
+    return _with_found_labels(fit_rows(estimator, source), target_column)
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
@@ -147,6 +146,19 @@ def require_task(estimator: Any, target: Target) -> None:
             f"The target {target.name!r} is {kind}, which {type(estimator).__name__} does not "
             "predict. Choose another '--model', or leave it out: the default depends on the target."
         )
+
+
+def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
+    """Return the bounds with the labels found in the table, if these were declared public."""
+    target = bounds.target
+    if target is None or target.labels != PUBLIC_LABELS or isinstance(source, Partitions):
+        return bounds  # parts need listed labels, and say so
+    found: set[Any] = set()
+    for batch in source.batches([target.name]):
+        column = target.read(batch[target.name]).unique()
+        found |= {each for each in column.to_pylist() if each == each} - {None}
+    labels = tuple(sorted(Bounds(labels=tuple(found)).labels))
+    return replace(bounds, target=replace(target, categories=labels))
 
 
 def predict_table(
@@ -204,7 +216,8 @@ def fabricate_table(
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
-    fabricator = fit_rows(make_model(sfumato.Fabricator, promise, bounds, options), source)
+    fabricator = make_model(sfumato.Fabricator, promise, _listed(source, bounds), options)
+    _with_found_labels(fit_rows(fabricator, source), bounds.target)
     table = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
     if key is not None:
         table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))
@@ -264,3 +277,11 @@ def class_of(model: str) -> Any:
     if model not in offered:
         raise InvalidInputError(f"'model' must be one of {', '.join(offered)}. Got {model!r}.")
     return offered[model]
+
+
+def _with_found_labels(model: Any, target: Target | None) -> Any:
+    """Write into the guarantee that labels were taken from the table."""
+    if target is not None and target.labels == PUBLIC_LABELS:
+        promised = model.guarantee_
+        model.guarantee_ = replace(promised, public=(*promised.public, FOUND_LABELS))
+    return model
