@@ -32,7 +32,7 @@ def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
         verdict += f"; {sum(judged)} of {len(judged)} figures met" if judged else ""
         claims = known.claims.values()
         verdict += f"; {sum(claims)} of {len(claims)} claims hold" if claims else ""
-        verdict += f" (of {known.covers} alone)" if known.covers else ""
+        verdict += f" (cells {known.covers})" if known.covers else ""
         cpu = "not kept" if known.cpu_seconds is None else f"{known.cpu_seconds:.0f}"
         sources = ", ".join(f"`{name}`" for name in known.sources)
         lines.append(

@@ -112,7 +112,7 @@ def pair(setting: Setting, first: str, second: str, printed: float, printed_svm:
     measure = partial(map_in_parallel, one, range(setting.runs), n_jobs=setting.n_jobs)
     runs = setting.once(f"{first} to {second}", measure)
     by = {name: [run[name] for run in runs] for name in runs[0]}
-    ahead = decided(np.subtract(by["paper"], by["SVM-t"]))
+    ahead = decided([run["paper"] - run["SVM-t"] for run in runs])
     rows = (
         compare_runs("transfer, epsilon 0.1, an entry", printed, by["paper"], by["strict"]),
         compare_runs("SVM-t, no transfer", printed_svm, by["SVM-t"]),

@@ -173,8 +173,9 @@ def figure(setting: Setting, name: str) -> Outcome:
             }
         for i, place in enumerate(at):
             for method in SHOWN:
-                ours = (found[way][method][i] if method in found[way] else () for way in WAYS)
-                comparisons.append(compare_runs(f"{label}, {place}, {method}", None, *ours))
+                raw, mended = (found[w][method][i] if method in found[w] else () for w in WAYS)
+                what = f"{label}, {place}, {method}"
+                comparisons.append(compare_runs(what, None, raw, mended))
         judged = sentences(name, found[RAW], at)
         claims |= {f"{label}, {words}": holds for words, holds in judged.items()}
     return Outcome(tuple(comparisons), claims, series, draw_panels, REMARKS)
@@ -209,8 +210,8 @@ def table_3(setting: Setting) -> Outcome:
             claims[faster] = taken[way][2] < taken[way][1]
         for i, method in enumerate(METHODS):
             printed = None if setting.quick else PRINTED_SECONDS[task][i]
-            ours = (seconds[i] for seconds in taken.values())
-            rows.append(Comparison(f"{task}, {method}", printed, *ours, 0.0, "lower", "s"))
+            what, unit, mended = f"{task}, {method}", taken[UNIT][i], taken[MENDED][i]
+            rows.append(Comparison(what, printed, unit, mended, 0.0, "lower", "s"))
     return Outcome(tuple(rows), claims, remarks=("CPU seconds of one core; five parties in turn.",))
 
 
