@@ -327,3 +327,11 @@ def test_a_line_is_found_for_the_whole_budget(relation):
     mu = math.hypot(*(1 / each.mechanism.noise_multiplier for each in tape.releases))
     assert mu == pytest.approx(mu_from_budget(2.0, 1e-5), rel=1e-12)
     assert model.score(X, y) > 0.9
+
+
+def test_half_of_the_gradients_where_noise_hides_little() -> None:
+    model = PrivateLinearClassifier(epsilon=1.0, delta=1e-5)
+    enough = math.ceil(50 * 4 / mu_from_budget(1.0, 1e-5))
+    found = [linear.choose_steps(model, n, 4) for n in (enough, enough - 1, None)]
+    assert found == [120, 240, 240]
+    assert linear.choose_steps(PrivateLinearClassifier(n_steps=7), enough, 4) == 7

@@ -49,7 +49,7 @@ from sfumato.models.additive_rows import (
 )
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget, Release
-from sfumato.models.linear import RADIUS, default_steps, whitened_rows
+from sfumato.models.linear import RADIUS, choose_steps, whitened_rows
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import (
@@ -423,7 +423,7 @@ class AdditiveModel(PrivateEstimator):
         first = self._gradient(start, np.ones(n_classes), cells.person)
         rest = 1 - shares[1] - (COUNT_SHARE if counts else 0.0) - shares[3]
         rest -= ORDER_SHARE + CROSSED_SHARE if n_pairs else 0.0
-        n_steps = default_steps(self, cells.public_rows, start.shape[1])
+        n_steps = choose_steps(self, cells.public_rows, start.shape[1])
         gradient = budget.gaussian(first, rest, count=n_steps)
         if has_target:
             octiles = budget.quantiles(PlaceCounts((0,)), SCORE_LEVELS, shares[2])

@@ -87,7 +87,7 @@ CAUTION = 9.0  # times the variance of the noise of a correction
 # What linear and additive models share: no row is read here ---------------------------------------
 
 
-def default_steps(model: Any, n_rows: int | None, width: int) -> int:
+def choose_steps(model: Any, n_rows: int | None, width: int) -> int:
     """Return how many gradients to release, by public numbers; half where noise hides little."""
     if model.n_steps is not None:
         return int(model.n_steps)
@@ -247,7 +247,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         records, budget = self._begin(X, y, groups)  # [L1] rows in the unit ball
         width, row_map = records.width, self._row_map()
-        n_steps = default_steps(self, records.public_rows, width)
+        n_steps = choose_steps(self, records.public_rows, width)
         whitens, kept = row_map.unit_length, min(self.n_components or width, width)
         loss = loss_named(self.loss, len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer

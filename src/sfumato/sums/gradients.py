@@ -209,6 +209,10 @@ class _GradientStatistic(Statistic):
         """The length of the slopes: numbers of a row are 1 at most."""
         return self.max_gradient_norm
 
+    @cached_property
+    def _score_weights(self) -> ScoreWeights:
+        return ScoreWeights(self.weights)
+
     def term_sensitivity(self, relation: Relation) -> float:
         """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
         return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
@@ -279,10 +283,6 @@ class GradientSum(_GradientStatistic):
     @cached_property
     def _exact_weights(self) -> Weights:
         return on_weight_grid(self.weights)
-
-    @cached_property
-    def _score_weights(self) -> ScoreWeights:
-        return ScoreWeights(self.weights)
 
     def _slopes(self, scores: Array, codes: NDArray[np.intp]) -> Array:
         """Slopes of each row, clipped and on the grid; those of one score by a public table."""
@@ -365,10 +365,6 @@ class ResidualSum(_GradientStatistic):
         numbers, target = np.ascontiguousarray(rows[:, :-1]), rows[:, -1:]
         scores = numbers @ np.ascontiguousarray(on_weight_grid(self.weights).T)
         return numbers, self._cut(scores - target)
-
-    @cached_property
-    def _score_weights(self) -> ScoreWeights:
-        return ScoreWeights(self.weights)
 
     def _cut(self, residuals: Weights) -> Weights:
         """Clip residuals; those of no target are zero."""

@@ -215,19 +215,11 @@ def revealed(total: SecretSum) -> Array:
 
 
 class HeldRows:
-    """Rows of which a gradient needs two exact products alone: `scores` and `gathered`."""
+    """Rows of which a gradient needs exact scores and their sum with slopes alone, and targets."""
 
-    def scores(self, weights: ScoreWeights) -> Any:
-        """``rows @ weights.T``."""
-        raise NotImplementedError
-
-    def gathered(self, slopes: Doubles, bits: int) -> Doubles:
-        """``slopes.T @ rows``, for multiples of ``2**-bits``."""
-        raise NotImplementedError
-
-    def targets(self) -> Doubles:
-        """Return the targets beside rows, NaN where there is none."""
-        raise NotImplementedError
+    scores: Any  # of `ScoreWeights`: rows @ weights.T
+    gathered: Any  # of slopes and their bits: slopes.T @ rows
+    targets: Any  # NaN where there is none
 
 
 @dataclass(frozen=True, eq=False)
