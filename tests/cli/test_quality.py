@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import Fabricator, save
-from sfumato.synthetic.quality import SENSITIVE, measured_quality
+from sfumato import Fabricator, TableBounds, TableEncoder, save
+from sfumato.synthetic.quality import SENSITIVE, bounds_of_made, measured_quality
 from tests.cli.running import done
 from tests.synthetic.test_table_law import fabricator, people
 
@@ -75,3 +75,19 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<svg" in Path("page.html").read_text()
     told = done("quality", "model.sfumato", "made.csv", "--sensitive", "raw.csv", "--json")
     assert json.loads(told)["sensitive"]["title"] == SENSITIVE
+
+
+def test_made_rows_with_parts_of_dates_and_without_ids_are_compared() -> None:
+    """The columns of what was made are not those of the table: it was refused."""
+    day = {"parts": ["year", "month", "time"], "lower": "2020-01-01", "upper": "2024-12-31"}
+    bounds = TableBounds.from_dict(
+        {"day": {**day, "format": "%d.%m.%Y"}, "ill": ["no", "yes"]},
+        target="ill",
+        person="who",
+        person_rows=2,
+    )
+    known = bounds_of_made(bounds)
+    cells = [[2021.0, 4.0, 18700.0], [2022.0, 0.0, 19000.0]]
+    made = TableEncoder(bounds).from_cells(np.array(cells))
+    assert known.cells(made).tolist() == cells
+    assert "who" not in known.types()

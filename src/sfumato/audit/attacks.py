@@ -30,6 +30,7 @@ from scipy.stats import norm, rankdata
 from sfumato.audit.empirical import check_confidence, lower_limit, upper_limit
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.bounds import label_places
 
 Array = NDArray[np.float64]
 
@@ -89,10 +90,9 @@ def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> 
         found = np.stack([-found, found], axis=1)
     rows, own = np.arange(len(found)), np.zeros(len(found), dtype=np.intp)
     if observation in ("loss", "margin"):
-        labels = np.asarray(y)
-        own = np.searchsorted(model.classes_, labels).clip(max=len(model.classes_) - 1)
-        if not np.array_equal(np.asarray(model.classes_)[own], labels):
-            raise InvalidInputError("Some labels are unknown to the model.")
+        own = label_places(np.asarray(model.classes_), y)
+        if (own < 0).any():
+            raise InvalidInputError("Some rows have no label that the model knows: leave them out.")
     if observation == "distance":
         values = found.min(axis=1) if found.ndim == 2 else found
     elif observation == "loss":

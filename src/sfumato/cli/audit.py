@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from sfumato.audit import audit as audit_model
@@ -57,7 +58,8 @@ def audit(
     if members is not None and non_members is not None:
         for name, path in (("members", members), ("non_members", non_members)):
             rows, truth = target_rows(loaded, table_for(loaded, path))
-            options |= {name: loaded.table_rows(rows), f"y_{name}": truth}
+            known = np.array([each is not None and each == each for each in truth.tolist()], bool)
+            options |= {name: loaded.table_rows(rows)[known], f"y_{name}": truth[known]}
     if isinstance(loaded, PrivateEstimator):
         options |= {"n_runs": runs, "confidence": confidence}
     with progress_bar(f"auditing {model}"):

@@ -23,7 +23,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load, save
 from sfumato.privacy.guarantee import Relation
 from sfumato.synthetic.fabricator import Fabricator
-from sfumato.synthetic.quality import kept_relations, measured_quality
+from sfumato.synthetic.quality import bounds_of_made, kept_relations, measured_quality
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
 
@@ -113,10 +113,12 @@ def quality(
     if not isinstance(fabricator, Fabricator):
         raise InvalidInputError(f"'{model}' contains no Fabricator.")
     known = fabricator.released_law().bounds  # refuses others before a table is read
-    names = list(known.types())
     # Fabricated text is written in one way, however the raw table was written.
-    made = TableFile(fabricated, known.types()).read(names)
-    raw = None if sensitive is None else table_for(fabricator, sensitive).read(names)
+    types = bounds_of_made(known).types()
+    made = TableFile(fabricated, types).read(list(types))
+    raw = None
+    if sensitive is not None:
+        raw = table_for(fabricator, sensitive).read(list(known.types()))
     found = measured_quality(fabricator, made, raw)
     if output is not None:
         write_or_rescue(found.write, output)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -23,6 +23,8 @@ from sfumato.report.pages import render, write_form
 from sfumato.synthetic.cells import MAX_CATEGORIES, CellPlaces
 from sfumato.synthetic.fabricator import Fabricator
 from sfumato.synthetic.table_law import TableLaw
+from sfumato.tables.bounds import label_places
+from sfumato.tables.schema import Column, TableBounds
 
 Array = NDArray[np.float64]
 
@@ -153,6 +155,20 @@ def kept_relations(law: TableLaw) -> tuple[str, list[tuple[str, str]]]:
     return f"{first}; {len(lost)} do not stand out from the noise and were lost.", lost
 
 
+def bounds_of_made(bounds: TableBounds) -> TableBounds:
+    """Return the bounds of fabricated rows, in which parts of dates are columns."""
+    columns: list[Column] = []
+    for column in bounds.used:
+        for each in column.features:
+            if each.part in ("", "time"):
+                columns.append(replace(column, parts=("time",) if each.part else (), format=""))
+            else:
+                ends = (None, None) if each.categories else (each.lower, each.upper)
+                known = {"categories": each.categories, "missing": column.missing}
+                columns.append(Column(each.name, "int64", *ends, **known))
+    return replace(bounds, columns=tuple(columns), text=None, person=None)
+
+
 def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
     """Compare fabricated rows with what was released, and with raw rows where given."""
     law = model.released_law()
@@ -163,13 +179,13 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
         names, sizes = [*names, bounds.target.name], [*sizes, law.n_classes]
         labels.append(tuple(map(str, model.classes_)))
 
-    def cells_of(rows: Any) -> NDArray[np.intp]:
+    def cells_of(rows: Any, bounds: TableBounds = bounds) -> NDArray[np.intp]:
         places = CellPlaces(law.cells.columns)(bounds.cells(rows))
         if not len(places):
             raise InvalidInputError("A table without rows has no quality to measure.")
         target, codes = bounds.target_of(rows), np.zeros(len(places), dtype=np.intp)
         if hasattr(model, "classes_") and target is not None:
-            codes = np.searchsorted(model.classes_, target)
+            codes = np.maximum(label_places(model.classes_, target), 0)
         found = np.column_stack([np.asarray(law.cells(places)).astype(np.intp), codes])
         return found[:, : len(names)]
 
@@ -189,7 +205,7 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.nan_to_num(np.corrcoef(np.array(found))))
 
-    rows = cells_of(made)
+    rows = cells_of(made, bounds_of_made(bounds))
     found_correlations = scored(rows)
     relations, lost = kept_relations(law)
     feature = {i: k for k, i in enumerate(law.features)}
