@@ -561,7 +561,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     predict = _of_winner("predict", "Predict with the winner.", "ndarray")
     predict_proba = _of_winner("predict_proba", "Return class probabilities.", "ndarray")
     decision_function = _of_winner("decision_function", "Return scores of classes.", "ndarray")
-    transform = _of_winner("transform", "Transform with the winner.", "ndarray")
     score = _of_winner("score", "Score the winner on public rows, without privacy.", "float")
 
 
