@@ -1,8 +1,8 @@
 """
-A density with its band
-=======================
+A density that answers any question
+===================================
 
-A released density is nowhere negative, integrates to one, and answers any number of questions.
+A released density is nowhere negative, integrates to one, and can be asked any number of times.
 """
 
 import matplotlib.pyplot as plt
