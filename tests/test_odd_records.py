@@ -205,6 +205,7 @@ def _same(a: Any, b: Any) -> bool:
 @pytest.mark.filterwarnings("ignore:delta=")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore:By the released counts")
 @pytest.mark.parametrize("case", FITTED)
 def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
     n = len(ODD_CELLS) + 12
@@ -225,6 +226,7 @@ def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:delta=")
 @pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore:By the released counts")
 @pytest.mark.parametrize("case", FITTED)
 def test_odd_records_are_missing_records_for_every_estimator(case: Any) -> None:
     n = len(ODD_RECORDS) + 12
@@ -251,6 +253,7 @@ def test_no_record_of_a_list_tells_the_width_of_the_others(case: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:delta=")
 @pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore:By the released counts")
 @pytest.mark.parametrize("case", [c for c in FITTED if has_label_set(c.values[0])])
 def test_a_record_without_a_label_adds_nothing_in_any_estimator(case: Any) -> None:
     estimator, n_odd = case.estimator, len(ODD_LABELS)
