@@ -51,7 +51,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "margins_peers_mnist": "beside others, MNIST",
             "margins_speed": "speed of minimisers",
             "linear_growth": "which part earned what, and growth",
-            "speed": "beside scikit-learn's",
+            "speed": "every estimator, and how its time grows",
             "speed_changes": "before and after",
             "speed_scattering": "scattering features",
             "accelerator": "on a GPU",
