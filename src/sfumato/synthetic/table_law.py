@@ -168,9 +168,12 @@ def release_table(
     pair_noise = 0.0 if more is None else budget.noise(more) / math.sqrt(2)  # the mean of two draws
     has_pairs = len(features) > 2 and known().n_rows >= PAIR_SIGNAL * pair_noise
 
-    def another(release: Release, statistic: Statistic) -> tuple[Any, float, float]:
+    # [W5] Too few rows for pairs: their two draws are of the columns, and of classes or moment.
+    extra: Any = None if more is None or has_pairs else more.mechanism
+
+    def another(release: Any, statistic: Statistic) -> tuple[Any, float, float]:
         """Return a law of one more draw, its weight, and the noise of both, by precision."""
-        mechanism = replace(more.mechanism, sensitivity=records.sensitivity(statistic))
+        mechanism = replace(extra, sensitivity=records.sensitivity(statistic))
         one, other = budget.noise(release) ** 2, records.variance_of(mechanism)
         weight = one / (one + other) if finite else 0.5
         return mechanism, weight, math.sqrt(one * (1 - weight))
@@ -180,15 +183,14 @@ def release_table(
         if second is None:
             return own
         mechanism, weight, _ = second
-        return (1 - weight) * own + weight * rows.release(statistic, mechanism, receipt)
+        return np.asarray((1 - weight) * own + weight * rows.release(statistic, mechanism, receipt))
 
-    # [W5] Too few rows for pairs: their two draws are of the columns, and of classes or moment.
-    second = None
-    if more is not None and not has_pairs:
+    second: Any = None
+    if extra is not None:
         mechanism, weight, released["noise"][0] = another(counts, alone)
         repeated = cells.release(alone, mechanism, receipt)
         released["columns"] = (1 - weight) * released["columns"] + weight * repeated
-        second = another(classes, by_class) if classes else another(moment, SecondMoment(n_latent))
+        second = another(classes or moment, by_class if classes else SecondMoment(n_latent))
     if classes is not None:
         released["noise"][1] = second[2] if second else budget.noise(classes)
         law_now = known()
@@ -786,7 +788,8 @@ class TableLaw:
         ends, fine = self.cells.edges[i], self.fine.edges[i]
         if ends is None or fine is None or len(ends) < 3:
             return [None, None]
-        last, edges, found = len(ends) - 1, np.array(fine), []
+        found: list[Callable[[Array], Array] | None] = []
+        last, edges = len(ends) - 1, np.array(fine)
         mass = np.maximum(self.margins[i][:last], 0.0) + 1e-9
         for place, sign in ((last - 1, 1.0), (0, -1.0)):
             is_here = (edges >= ends[place]) & (edges <= ends[place + 1])
