@@ -179,7 +179,7 @@ def release_table(
         return mechanism, weight, math.sqrt(one * (1 - weight))
 
     def draw(release: Release, rows: Records, statistic: Statistic, second: Any) -> Array:
-        own = budget.draw(release, rows, statistic)
+        own = np.asarray(budget.draw(release, rows, statistic))
         if second is None:
             return own
         mechanism, weight, _ = second
@@ -194,14 +194,15 @@ def release_table(
     if classes is not None:
         released["noise"][1] = second[2] if second else budget.noise(classes)
         law_now = known()
-        rows = cells.mapped(law_now.lookup(law_now.parts, np.arange(law_now.n_classes)))
-        released["classes"] = draw(classes, rows, law_now.class_tables, second)  # [W4]
+        mapped = cells.mapped(law_now.lookup(law_now.parts, np.arange(law_now.n_classes)))
+        released["classes"] = draw(classes, mapped, law_now.class_tables, second)  # [W4]
         second = None
     if moment is None or more is None:
         return released
     law_now = known()
-    unit, rows = law_now.score_unit, cells.mapped(law_now.score_lookup)
-    released["moment"] = unit * draw(moment, rows, SecondMoment(n_latent), second)  # [W6] all pairs
+    unit, mapped = law_now.score_unit, cells.mapped(law_now.score_lookup)
+    statistic = SecondMoment(n_latent)
+    released["moment"] = unit * draw(moment, mapped, statistic, second)  # [W6] all pairs
     noise = second[2] if second else budget.noise(moment)
     released["noise"][2] = unit * noise / math.sqrt(2)  # off the diagonal
     if not has_pairs:
