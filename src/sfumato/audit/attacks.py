@@ -89,7 +89,7 @@ def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> 
     if observation in ("margin", "confidence") and found.ndim == 1:
         found = np.stack([-found, found], axis=1)
     rows, own = np.arange(len(found)), np.zeros(len(found), dtype=np.intp)
-    if observation in ("loss", "margin"):
+    if y is not None and observation in ("loss", "margin"):
         own = label_places(np.asarray(model.classes_), y)
         if (own < 0).any():
             raise InvalidInputError("Some rows have no label that the model knows: leave them out.")

@@ -370,8 +370,8 @@ def _patient(seconds: float) -> Any:
                 raise psycopg.OperationalError(_SILENT)
 
     class Patient(psycopg.Connection[Any]):
-        def wait(self, waiting: Any, *more: Any, **words: Any) -> Any:
-            return super().wait(watched(waiting), *more, **words)
+        def wait(self, gen: Any, *more: Any, **words: Any) -> Any:
+            return super().wait(watched(gen), *more, **words)
 
     return Patient
 

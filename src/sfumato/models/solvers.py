@@ -29,7 +29,6 @@ from scipy.special import expit, softmax
 from sfumato.core.memory import WORKING_SET
 
 Array = NDArray[np.float64]
-Codes = NDArray[np.intp]
 
 SAMPLE = 2**13  # rows by whose Hessian coordinates are chosen
 MAX_ROUNDS, MAX_STEPS = 20, 50  # choices of coordinates, and steps in each
@@ -291,7 +290,7 @@ class ScoreSoftmaxLoss(JointLoss):
 
     smoothness = 0.5  # largest eigenvalue of diag(p) - p pᵀ
 
-    def value_and_slope(self, scores: Array, y: Codes) -> tuple[Array, Array]:
+    def value_and_slope(self, scores: Array, y: Any) -> tuple[Array, Array]:
         """Gradients are ``softmax(t) - e_y``."""
         own = scores[np.arange(len(y)), y]
         top = scores.max(axis=1, keepdims=True)
@@ -312,7 +311,7 @@ class SmoothMaxHingeLoss(JointLoss):
     def __init__(self, band: float = 0.5) -> None:
         self.band, self.smoothness = band, 1 / band
 
-    def value_and_slope(self, scores: Array, y: Codes) -> tuple[Array, Array]:
+    def value_and_slope(self, scores: Array, y: Any) -> tuple[Array, Array]:
         """Project ``z/w`` onto the simplex for p."""
         rows = np.arange(len(y))
         raised = scores + 1

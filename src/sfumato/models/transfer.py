@@ -303,8 +303,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             if not isinstance(source, PrivateTransferClassifier) or not hasattr(source, "source_"):
                 raise InvalidInputError("The source is no fitted PrivateTransferClassifier.")
             known = {name: getattr(source, name) for name in OF_A_SOURCE}
-            known["guarantee_"] = source.source_guarantee_
-            known["n_features_in_"] = source.n_source_features_
+            known["guarantee_"] = known["source_guarantee_"]
+            known["n_features_in_"] = known["n_source_features_"]
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         self.__dict__.update(known)

@@ -190,7 +190,7 @@ class Office:
         stored = {one["name"]: one for one in self.store.find("data set")}
         for name, declared in config.datasets.items():
             if name not in stored:
-                record = {"id": name, "name": name, "budget": declared.budget or name}
+                record: Any = {"id": name, "name": name, "budget": declared.budget or name}
                 record |= {"bounds": None, "state": str(DatasetState.DESCRIBING), "created": ""}
                 self.store.add("operator", "data set", "register", record)
                 self.queue("operator", name, {"kind": "describe"}, "bounds", state=JobState.ASKED)
@@ -206,8 +206,9 @@ class Office:
                 for state in (JobState.WAITING, JobState.QUEUED):
                     for job in self.store.find("job", None, dataset=name, state=str(state)):
                         self.store.cancel("operator", job["id"], "The data set is retired.")
-                words = {"state": DatasetState.RETIRED}
-                self.store.change("operator", "data set", name, "retire", **words)
+                self.store.change(
+                    "operator", "data set", name, "retire", state=DatasetState.RETIRED
+                )
         return problems
 
     def _set_quotas(self, found: Mapping[str, Any], declared: Dataset) -> list[str]:

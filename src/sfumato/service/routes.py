@@ -317,7 +317,7 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
         raise InvalidInputError("Unit 'person' needs the column of IDs: 'person' in service.toml.")
     record["seal"] = bounds.seal
     record.pop("looks_like_ids", None)  # read off the rows, and answered by now
-    changes = {"bounds": record, "notes": {}, "opened": True, "confirmed_by": call.who.name}
+    changes: Record = {"bounds": record, "notes": {}, "opened": True, "confirmed_by": call.who.name}
     if office.settings.is_studio:
         changes |= {"epsilon": body.epsilon or found["epsilon"]}
         changes |= {"protected": body.protected or found["protected"]}
@@ -328,7 +328,7 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
         SharedBudget.create(office.ledger, budget, **asked)
     elif budget != name and budget not in office.budgets():
         raise InvalidInputError(f"Open the data set {budget!r} first: its budget is shared.")
-    words = {"state": DatasetState.OPEN, "detail": {"bounds": record}}
+    words: Record = {"state": DatasetState.OPEN, "detail": {"bounds": record}}
     office.store.change(call.who.name, "data set", name, "open", **words, **changes)
     office.sync()
     return {"name": name}
@@ -471,7 +471,7 @@ def decide(call: Call, identity: str, body: Decision) -> Record:
     found = store.get("job", identity)
     if found["person"] == who.name and who.role != "owner":
         raise ForbiddenError("Nobody decides on a request of their own.")
-    words = {"reason": body.reason, "decided_by": who.name, "changed": now()}
+    words: Record = {"reason": body.reason, "decided_by": who.name, "changed": now()}
     return store.change(who.name, "job", identity, f"job {state}", state=state, **words)
 
 

@@ -75,8 +75,8 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
         return
     if kind == "plan":
         signal.setitimer(signal.ITIMER_PROF, PLAN_SECONDS)  # the kernel ends what takes longer
-        told = {"state": str(JobState.RELEASED), "plan": _plan(office, job)}
-        office.store.change(None, "job", job["id"], **told)
+        plan = _plan(office, job)
+        office.store.change(None, "job", job["id"], state=JobState.RELEASED, plan=plan)
         return
     dataset = office.dataset(job["dataset"])
     payer = office.budget(dataset).payer(job["person"], job["purpose"], job["id"])
@@ -86,9 +86,9 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     try:
         state, reason, record = _attempt(office, dataset, job, payer, aside)
         if record is not None and state == JobState.RELEASED:
-            told = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
+            names = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
             times = {"created": now(), "shown": _shown(settings)}
-            release = {**{name: job[name] for name in told}, **record, **times}
+            release = {**{name: job[name] for name in names}, **record, **times}
             release["approved_by"] = job.get("decided_by")
             # Stored before anybody can see it: files, folder, then the row.
             (aside / "release.json").write_text(json.dumps(release))
@@ -255,7 +255,7 @@ def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
         _end(office, job["id"], JobState.QUEUED, attempts=attempts + 1)
         return
     elif job["task"]["kind"] == "describe":
-        told = {"state": DatasetState.UNREADABLE, "reason": UNREADABLE}
+        told: Any = {"state": DatasetState.UNREADABLE, "reason": UNREADABLE}
         office.store.change("worker", "data set", job["dataset"], "describe failed", **told)
     _end(office, job["id"], state, reason, shown=_shown(settings))
 

@@ -290,7 +290,7 @@ class Target(Column):
         if self.labels == PUBLIC_LABELS:
             return np.asarray(self.read(as_column(column)).to_pylist(), dtype=object)
         known = np.asarray(sorted(Bounds(labels=self.labels).labels))
-        none = np.nan if known.dtype.kind in REAL_KINDS else None
+        none: Any = np.nan if known.dtype.kind in REAL_KINDS else None
         listed = np.append(known.astype(float if none else object), none)
         return np.asarray(listed[codes_of(column, known.tolist())])  # [Z2]
 
