@@ -96,6 +96,9 @@ def test_the_label_set_is_read_from_data_only_when_declared_public() -> None:
         Bounds(norm=1.0).clip_labels(np.array([0, 1]))
     _, labels = Bounds(norm=1.0, labels="public").clip_labels(np.array([7, 3, 7]))
     np.testing.assert_array_equal(labels, [3, 7])
+    for missing in (None, np.nan):  # one record without a label raises nothing and is no class
+        _, labels = Bounds(norm=1.0, labels="public").clip_labels(["b", missing, "a"])
+        np.testing.assert_array_equal(labels, ["a", "b"])
 
 
 @pytest.mark.parametrize(

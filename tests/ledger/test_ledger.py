@@ -60,6 +60,12 @@ def test_a_budget_that_makes_no_sense_is_refused_before_the_file_is_made(path, w
     assert not path.exists()
 
 
+@pytest.mark.parametrize("name", [3, "", " ", "a\nb"])
+def test_a_name_is_a_printable_text(path, name):
+    with pytest.raises(InvalidInputError, match="'name'"):
+        Ledger(path).create(name, epsilon=1.0, delta=1e-5)
+
+
 def test_a_budget_is_set_once(path):
     ledger = Ledger(path)
     ledger.create("rows", epsilon=1.0)

@@ -24,6 +24,7 @@ from sfumato.papers.functions import (
 )
 from sfumato.papers.functions.release import (
     density_sensitivity,
+    machine_sensitivity,
     sobolev_density_sensitivity,
 )
 
@@ -57,6 +58,10 @@ def test_printed_sensitivities_bound_the_norms_of_differences() -> None:
 
     moved = sobolev_norm(difference, 1 / h, n_knots=4097)
     assert 0.5 * sobolev_density_sensitivity(n, h) < moved < sobolev_density_sensitivity(n, h)
+
+
+def test_the_printed_sensitivity_of_a_machine_is_m_over_lambda_n() -> None:
+    assert machine_sensitivity(50, 0.25) == pytest.approx(0.08)
 
 
 def test_noise_of_a_general_covariance_has_that_covariance() -> None:

@@ -494,6 +494,12 @@ def test_distributions_hold_all_mass_and_end_where_the_losses_do() -> None:
     for event in (ApproximateEvent(0.5, 0.0), PureEvent(0.5)):
         assert to_dp_event(event, Relation.REPLACE_ONE).rho == pytest.approx(0.125, rel=0.05)
     assert pld_epsilon({PureEvent(800.00003): 1}, 1e-9) >= 800.00003
+
+
+def test_gaussian_releases_together_are_one() -> None:
+    together = GaussianEvent(1 / math.sqrt(2 / 3.0**2 + 1 / 0.7**2))
+    apart = pld_epsilon({GaussianEvent(3.0): 2, GaussianEvent(0.7): 1}, 1e-5)
+    assert apart == pytest.approx(pld_epsilon({together: 1}, 1e-5), rel=1e-6)
     assert mean_chi(1) == pytest.approx(math.sqrt(2 / math.pi))
     for mu, delta in ((0.5, 1e-5), (3.0, 1e-9)):
         exact = epsilon_from_mu(mu, delta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -225,14 +226,25 @@ class Bounds:
             Place of each label in the set, and the set.
         """
         given = as_cells(y)
+        found = given
         if self.labels == PUBLIC_LABELS:
-            try:
-                given = np.asarray(given.tolist()) if given.dtype == object else given
-                check_classification_targets(given)
+            try:  # a missing label is no class
+                if given.dtype == object:
+                    kinds = (str, bytes, Real, np.generic)
+                    found = np.asarray(
+                        [
+                            each
+                            for each in given.tolist()
+                            if isinstance(each, kinds) and each == each
+                        ]
+                    )
+                else:
+                    found = given[given == given]
+                check_classification_targets(found)
             except ValueError as error:  # its first sentence, without the cells that it quotes
                 words = str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.")
                 raise InvalidInputError(f"{words}.") from None
-        labels = self.label_set(given)
+        labels = self.label_set(found)
         return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label on its own
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
