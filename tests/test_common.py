@@ -410,9 +410,13 @@ CASES: dict[str, list[PrivateCase]] = {
         ),
         PrivateCase(
             sf.PrivateKernelClassifier(
-                "hinge", relation="add_or_remove_one", expected_rows=200, bounds=CUBE, **RIDGE
+                "hinge",
+                relation="add_or_remove_one",
+                expected_rows=200,
+                bounds=CUBE_OF_TWO,
+                **RIDGE,
             ),
-            *plane_case(),
+            *two_classes(plane_case()),
         ),
     ],
     "PrivateKernelRegressor": [

@@ -39,7 +39,7 @@ from sfumato.models.additive_rows import (
     WhiteRows,
 )
 from sfumato.models.curves import SmoothedCurves
-from sfumato.models.features import KnotFeatures, MaternKernel
+from sfumato.models.features import GaussianKernel, KnotFeatures
 from sfumato.models.image_features import ImageFeatures
 from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
@@ -218,7 +218,7 @@ def grouped_rows(rng: np.random.Generator) -> Iterator[Case]:
 
 def curves(rng: np.random.Generator) -> Iterator[Case]:
     points = np.linspace(0.0, 1.0, WIDTH)
-    features = KnotFeatures(MaternKernel(1.5, 0.3), points)
+    features = KnotFeatures(GaussianKernel(0.3), points)
     for smoothing in (1.0, 1e-7):
         yield (
             SmoothedCurves(features, np.zeros(WIDTH), np.ones(WIDTH), smoothing, 1e-3),

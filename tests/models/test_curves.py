@@ -101,17 +101,12 @@ def test_a_curve_is_counted_with_the_weight_that_costs_least(norm: float) -> Non
         assert paid == pytest.approx(6**0.5, rel=2e-3)
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "matern52", "exponential"])
-def test_the_least_smoothing_works_for_every_pattern_of_holes(
-    kernel: str, rng: np.random.Generator
-) -> None:
+def test_the_least_smoothing_works_for_every_pattern_of_holes(rng: np.random.Generator) -> None:
     """The kernel matrix of near points is singular in doubles; what was seen decides how much."""
     Y = np.full((40, 200), 0.1)
     for row, share in zip(Y, np.linspace(0, 1, 40), strict=True):
         row[rng.random(200) < share] = np.nan
-    model = PrivateMeanCurve(
-        kernel=kernel, length=1.0, smoothing=MIN_SMOOTHING, delta=1e-5, bounds=RANGE
-    )
+    model = PrivateMeanCurve(length=1.0, smoothing=MIN_SMOOTHING, delta=1e-5, bounds=RANGE)
     assert np.isfinite(model.fit(Y).coefficients_).all()
 
 

@@ -7,14 +7,13 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from sklearn.gaussian_process.kernels import RBF, Matern
+from sklearn.gaussian_process.kernels import RBF
 
 from sfumato import Bounds
 from sfumato.models.features import (
     FourierFeatures,
     GaussianKernel,
     KnotFeatures,
-    MaternKernel,
     PeriodicFeatures,
     TaylorFeatures,
 )
@@ -25,7 +24,6 @@ from sfumato.papers.functions.release import density_sensitivity
 UNIT = Bounds(lower=0.0, upper=1.0)
 H = np.array([[0.05, 0.02], [0.02, 0.04]])
 GAUSSIANS = [GaussianKernel(0.2), GaussianKernel((0.2, 0.1)), GaussianKernel(H)]
-KERNELS = [*GAUSSIANS, *(MaternKernel(nu, 0.5) for nu in (0.5, 1.5, 2.5))]
 
 
 # Kernels -----------------------------------------------------------------------------------------
@@ -35,9 +33,6 @@ def test_kernels_against_scikit_learn_and_the_formula(rng):
     A, B = rng.uniform(-1, 2, (40, 2)), rng.uniform(-1, 2, (30, 2))
     np.testing.assert_allclose(GAUSSIANS[0](A, B), RBF(0.2)(A, B), atol=1e-13)
     np.testing.assert_allclose(GAUSSIANS[1](A, B), RBF([0.2, 0.1])(A, B), atol=1e-13)
-    for kernel in KERNELS[3:]:
-        oracle = Matern(0.5, nu=kernel.nu)(A, B)
-        np.testing.assert_allclose(kernel(A, B), oracle, atol=1e-13)
     away = A[:, None] - B
     literal = np.exp(-np.einsum("abi,ij,abj->ab", away, np.linalg.inv(H), away) / 2)
     np.testing.assert_allclose(GAUSSIANS[2](A, B), literal, atol=1e-14)
@@ -86,7 +81,7 @@ def test_taylor_features_of_far_rows_are_short_and_finite():
     assert (np.linalg.norm(phi, axis=1) <= 1).all()
 
 
-@given(st.sampled_from(KERNELS), st.integers(1, 60), st.integers(0, 2**32 - 1))
+@given(st.sampled_from(GAUSSIANS), st.integers(1, 60), st.integers(0, 2**32 - 1))
 def test_coordinates_are_never_longer_than_the_function(kernel, n_knots, seed):
     """Proposition 8: ``||M^(-1/2) (f(x_1), ..., f(x_n))|| <= ||f||_H``, for near points too."""
     rng = np.random.default_rng(seed)
@@ -94,10 +89,7 @@ def test_coordinates_are_never_longer_than_the_function(kernel, n_knots, seed):
     norm = math.sqrt(weights @ kernel(centres, centres) @ weights)
     knots = rng.uniform(size=(n_knots, 2))
     knots[n_knots // 2 :] = knots[0] + 1e-3 * rng.normal(size=(n_knots - n_knots // 2, 2))
-    maps = [KnotFeatures(kernel, knots)]
-    if isinstance(kernel, GaussianKernel):
-        maps.append(TaylorFeatures(kernel, UNIT, 2))
-    for features in maps:
+    for features in (KnotFeatures(kernel, knots), TaylorFeatures(kernel, UNIT, 2)):
         assert np.linalg.norm(features.add_up(centres, weights)) <= norm * (1 + 1e-6)
         lengths = np.linalg.norm(features.transform(rng.uniform(size=(20, 2))), axis=1)
         assert (lengths < 1 + 1e-9).all()

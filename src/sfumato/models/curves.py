@@ -13,10 +13,10 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form, numbers, one_of, real, refuse
+from sfumato.core.constraints import Form, numbers, real, refuse
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.features import GaussianKernel, Kernel, KnotFeatures, MaternKernel
+from sfumato.models.features import GaussianKernel, Kernel, KnotFeatures
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
@@ -29,7 +29,6 @@ Array = NDArray[np.float64]
 CURVE_BITS = 34  # coordinates are multiples of 2**-CURVE_BITS: 2**16 of them fit a double
 COUNT_BITS = 10  # the constant that counts a curve is a multiple of 2**-COUNT_BITS
 MIN_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
-KERNELS = ("gaussian", "matern32", "matern52", "exponential")
 
 
 @dataclass(eq=False, repr=False)
@@ -47,10 +46,9 @@ class PrivateMeanCurve(PrivateEstimator):
     ----------
     points : array-like, optional
         The points t, increasing, one per column; by default equally spaced on [0, 1].
-    kernel : {"gaussian", "matern32", "matern52", "exponential"}, default="gaussian"
-        Kernel of the space in which curves are smoothed and noise is added.
     length : float, default=0.2
-        Its length scale, as a share of the range of `points`.
+        Length scale of the Gaussian kernel in whose space curves are smoothed and noise is added,
+        as a share of the range of `points`.
     smoothing : float, default=0.003
         Strength λ, for values scaled to [-1, 1]; at least 1e-6.
     norm : float, default=2.0
@@ -94,7 +92,6 @@ class PrivateMeanCurve(PrivateEstimator):
 
     points: ArrayLike | None = None
     _: KW_ONLY
-    kernel: str = "gaussian"
     length: float = 0.2
     smoothing: float = 0.003
     norm: float = 2.0
@@ -103,7 +100,6 @@ class PrivateMeanCurve(PrivateEstimator):
     scales_tables: ClassVar[bool] = False
     in_unit_ball: ClassVar[bool] = False
     parameters: ClassVar[Form] = {
-        "kernel": one_of(*KERNELS),
         "length": real(above=0.0),
         "smoothing": real(least=MIN_SMOOTHING),
         "norm": real(above=0.0),
@@ -198,12 +194,7 @@ class PrivateMeanCurve(PrivateEstimator):
     def _space(self) -> KnotFeatures:
         """Functions spanned by the kernel at the public points."""
         spread = float(self.points_[-1] - self.points_[0]) or 1.0
-        length = self.length * spread
-        kernel: Kernel = GaussianKernel(length)
-        if self.kernel != "gaussian":
-            smoothness = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
-            kernel = MaternKernel(smoothness[self.kernel], length)
-        return KnotFeatures(kernel, self.points_)
+        return KnotFeatures(GaussianKernel(self.length * spread), self.points_)
 
     def _value_range(self) -> tuple[Array, Array]:
         """Middle and half of the public range at each point."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -118,29 +118,7 @@ class GaussianKernel:
         return np.asarray(np.exp(squares / -2))
 
 
-@dataclass(frozen=True)
-class MaternKernel:
-    """Matérn covariance of the Euclidean distance r, with ``t = sqrt(2 nu) r / length``.
-
-    ``exp(-t)``, ``(1 + t) exp(-t)`` or ``(1 + t + t²/3) exp(-t)`` for nu = 1/2, 3/2, 5/2. With nu
-    = 1/2 it is the exponential kernel, on a line that of the Sobolev space H¹.
-    """
-
-    nu: float
-    length: float
-
-    def __post_init__(self) -> None:
-        if self.nu not in (0.5, 1.5, 2.5) or not 0 < self.length < math.inf:
-            raise InvalidInputError("'nu' must be 0.5, 1.5 or 2.5, and 'length' positive.")
-
-    def __call__(self, A: Array, B: Array) -> Array:
-        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
-        t = math.sqrt(2 * self.nu) * cdist(A / self.length, B / self.length)
-        polynomial = {0.5: 1.0, 1.5: 1 + t, 2.5: 1 + t + t**2 / 3}[self.nu]
-        return np.asarray(polynomial * np.exp(-t))
-
-
-Kernel = GaussianKernel | MaternKernel
+Kernel = Callable[[Array, Array], Array]  # rows a_i and b_j -> matrix K(a_i, b_j)
 
 
 # Where a function may be asked --------------------------------------------------------------------

@@ -7,8 +7,8 @@ map (section 4.3 of the paper on private functions); then noise in the norm of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,13 +48,11 @@ MIN_REGULARIZATION = 1e-8
 MIN_TOLERANCE = 1e-3
 ROUNDING_SHARE = 2.0**-12  # of the sensitivity, for the rounding of each of two gradients
 
-BINARY: dict[str, ScoreLoss] = {
-    "hinge": HuberHingeLoss(band=0.02),
-    "huber": HuberHingeLoss(),
-    "logistic": LogisticLoss(),
+LOSSES: dict[str, tuple[ScoreLoss, ScoreLoss]] = {  # of two labels, and of more
+    "huber": (HuberHingeLoss(), SmoothMaxHingeLoss()),
+    "hinge": (HuberHingeLoss(0.02), SmoothMaxHingeLoss(0.02)),
+    "logistic": (LogisticLoss(), ScoreSoftmaxLoss()),
 }
-JOINT: dict[str, ScoreLoss] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
-REGRESSION = ScoreHuberLoss()
 
 
 def minimiser_sensitivity(
@@ -113,20 +111,9 @@ class PrivateKernelMachine(PrivateEstimator):
     }
 
     def _release_minimiser(
-        self,
-        rows: Array,
-        budget: Budget,
-        *,
-        lipschitz: float,
-        smoothness: float,
-        n_functions: int,
-        solve: Callable[..., Array],
+        self, rows: Array, y: NDArray[Any], loss: ScoreLoss, budget: Budget, n_classes: int = 0
     ) -> None:
-        """Learn the machine to a certified gap and release it once.
-
-        `solve` returns the coefficients, one column a function, whose gaps together keep a
-        `tolerance`.
-        """
+        """Learn the machine to a certified gap and release it once."""
         n_rows = budget.records.public_rows or self.expected_rows
         if n_rows is None:
             raise MissingBoundsError(
@@ -147,36 +134,40 @@ class PrivateKernelMachine(PrivateEstimator):
         mapped = FeatureRows(  # [K1] public features, ||phi(x)|| <= 1
             rows, lambda block: features.transform(bounds.clip(block)), features.size
         )
-
-        def sensitivity(regularization: float) -> float:
-            return minimiser_sensitivity(
-                self.relation,
-                lipschitz=lipschitz,
-                feature_norm=1.0,
-                regularization=regularization,
-                n_rows=n_rows,
-            )
-
-        if self.regularization is None:  # the λ at which the noise of a score is as wanted
+        sensitivity = partial(
+            minimiser_sensitivity,
+            self.relation,
+            lipschitz=loss.lipschitz,
+            feature_norm=1.0,
+            n_rows=n_rows,
+        )
+        strength = self.regularization
+        if strength is None:  # the λ at which the noise of a score is as wanted
             mu = mu_from_budget(self.epsilon, self.delta)
-            aimed = sensitivity(1.0) / mu / self.aimed_noise
+            aimed = sensitivity(regularization=1.0) / mu / self.aimed_noise
             strength = float(np.clip(aimed, DEFAULT_MIN_REGULARIZATION, MAX_REGULARIZATION))
-        else:
-            strength = float(self.regularization)
-        error = gradient_rounding(smoothness, strength)
+        error = gradient_rounding(loss.smoothness, strength)
         if error * n_rows > ROUNDING_SHARE:  # by public numbers
             raise InvalidInputError(
                 f"With λ = {strength:g} and this loss, doubles certify the solution for at most "
                 f"{ROUNDING_SHARE / error:.1g} rows. Raise 'regularization'."
             )
-        exact = sensitivity(strength)
+        exact = sensitivity(regularization=strength)
         gap = strength * (self.tolerance * exact / 2) ** 2  # adds the share `tolerance`
         mechanism = self.calibrate(exact)  # [K2] sensitivity with the gap in it
-        mechanism.for_size(features.size * n_functions)  # refused before the charge
-        machine = solve(mapped, regularization=strength, tolerance=gap, n_rows=n_rows)  # [K3]
+        mechanism.for_size(features.size * max(n_classes, 1))  # refused before the charge
+        machine = minimise(  # [K3]
+            mapped,
+            y,
+            loss,
+            regularization=strength,
+            tolerance=gap,
+            n_rows=n_rows,
+            n_classes=n_classes,
+        ).coefficients.reshape(features.size, -1)
         receipt = budget.charge(mechanism.event())  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)
-        self.regularization_, self.noise_std_ = strength, math.sqrt(mechanism.variance())
+        self.regularization_, self.noise_std_ = float(strength), math.sqrt(mechanism.variance())
 
     def calibrate(self, exact: float) -> GaussianProcessMechanism:
         """Return the noise for a minimiser of certified gap, by the exact one's sensitivity."""
@@ -199,9 +190,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     loss : {"huber", "hinge", "logistic"}, default="huber"
         An admissible loss: convex, Lipschitz in the score. "hinge" is the hinge with its kink
         rounded between margins 0.98 and 1.02, "huber" between 0.5 and 1.5. More than two classes
-        share one loss of all their scores ("huber", "logistic": noise does not grow with their
-        number) or are learned one against the rest ("hinge": noise grows with the root of their
-        number).
+        share one loss of all their scores, so that noise does not grow with their number.
     bandwidth : float or array-like, optional
         Width h of the Gaussian kernel, one for all features, one per feature, or a matrix H; by
         default half the radius of the bounds.
@@ -242,7 +231,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     Unit and relation : record, label included; replace_one or add_or_remove_one.
     Released : the minimiser as a vector of public features, with Gaussian noise.
     Sensitivity : ``M / (λ n)`` (replace; half of it for add or remove) in the norm of the space,
-        M = 1 for two classes, √2 or √C for C, enlarged by `tolerance` for the certified gap.
+        M = 1 for two classes, √2 for more, enlarged by `tolerance` for the certified gap.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
     Assumptions and numerics : bounds and label set are public; there is no unregularised
         intercept; the solver reaches its gap, by a theorem. Proof:
@@ -263,33 +252,17 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     _: KW_ONLY
 
     aimed_noise: ClassVar[float] = 0.3
-    parameters: ClassVar[Form] = {**PrivateKernelMachine.parameters, "loss": one_of(*BINARY)}
+    parameters: ClassVar[Form] = {**PrivateKernelMachine.parameters, "loss": one_of(*LOSSES)}
     learned: ClassVar[Form] = {**PrivateKernelMachine.learned, "classes_": labels("c")}
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         rows, codes, budget = self._begin_in_memory(X, y, groups=groups)
         n_classes = len(self.classes_)
-        is_joint = n_classes > 2 and self.loss in JOINT
-        loss = JOINT[self.loss] if is_joint else BINARY[self.loss]
-        positive = [1] if n_classes == 2 else range(n_classes)
-
-        def solve(mapped: FeatureRows, *, tolerance: float, **settings: Any) -> Array:
-            if is_joint:
-                settings |= {"n_classes": n_classes, "tolerance": tolerance}
-                return minimise(mapped, codes, loss, **settings).coefficients
-            settings["tolerance"] = tolerance / len(positive)
-            signs = [np.where(codes == c, 1.0, -1.0) for c in positive]
-            columns = [minimise(mapped, y, loss, **settings).coefficients for y in signs]
-            return np.stack(columns, axis=1)
-
-        self._release_minimiser(
-            rows,
-            budget,
-            lipschitz=loss.lipschitz if is_joint else math.sqrt(len(positive)),
-            smoothness=loss.smoothness,
-            n_functions=n_classes,
-            solve=solve,
-        )
+        two, more = LOSSES[self.loss]
+        if n_classes == 2:
+            self._release_minimiser(rows, np.where(codes == 1, 1.0, -1.0), two, budget)
+        else:
+            self._release_minimiser(rows, codes, more, budget, n_classes)
         self.guarantee_ = budget.guarantee()
         return self
 
@@ -369,17 +342,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         middle, half = (low + high) / 2, (high - low) / 2
         target = low, high, middle, half
         rows, _, budget = self._begin_in_memory(X, y, groups=groups, target=target)
-        loss, targets = REGRESSION, np.nan_to_num(rows[:, -1])
-        self._release_minimiser(
-            rows[:, :-1],
-            budget,
-            lipschitz=loss.lipschitz,
-            smoothness=loss.smoothness,
-            n_functions=1,
-            solve=lambda mapped, **settings: minimise(
-                mapped, targets, loss, **settings
-            ).coefficients[:, None],
-        )
+        self._release_minimiser(rows[:, :-1], np.nan_to_num(rows[:, -1]), ScoreHuberLoss(), budget)
         self.noise_std_ *= half
         self.guarantee_ = budget.guarantee("range of the target")
         return self

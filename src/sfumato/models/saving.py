@@ -57,7 +57,12 @@ RETIRED = {
     *("labels_", "method_", "n_inducing_", "noise_precision_", "residual_std_", "starts_"),
     "winners_",
 }
-FIXED = {"block": 2, "n_bins": 9, "signed": False}  # parameters of which these values stay
+FIXED = {
+    "block": 2,
+    "kernel": "gaussian",
+    "n_bins": 9,
+    "signed": False,
+}  # parameters of which these values stay
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from sfumato.core.arrays import clip_to_finite
+from sfumato.core.arrays import to_numpy
 from sfumato.core.constraints import (
     Form,
-    check_parameters,
     labels,
     numbers,
     one_of,
@@ -25,6 +20,7 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.rows import RowsClassifier
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     LargeMarginObjective,
@@ -45,7 +41,7 @@ HINGE_WIDTHS = (0.5, 0.1, 0.02, 4e-3, 1e-3)  # the last is the hinge up to 1/400
 
 
 @dataclass(eq=False, repr=False)
-class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstimator):
+class LargeMarginGaussianClassifier(EllipsoidAnswers, RowsClassifier):
     """``argmin_c aᵀ Φ_c a`` with ``a = [x; 1]`` and positive semidefinite Φ.
 
     They minimise
@@ -122,7 +118,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         "tol": real(above=0.0),
         "max_iter": whole(least=1),
     }
-    stored_form: ClassVar[Form] = {
+    learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "mean_": numbers("d"),
         "scale_": numbers("d", above=0.0),
@@ -132,23 +128,12 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         "n_iter_": whole(),
     }
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find the ellipsoids.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        check_parameters(self, self.parameters)
-        rows, codes = self._checked(X, y)
+    def _fit_classes(self, rows: Any, codes: Codes) -> None:
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                "The labels have only one class; a classifier needs at least two."
+            )
+        rows = to_numpy(rows).astype(np.float64)
         # Rounding leaves a constant column a deviation of some units in the last place.
         self.mean_, deviations = rows.mean(axis=0), rows.std(axis=0)
         constant = deviations <= 1e-12 * np.abs(rows).max(axis=0)
@@ -178,30 +163,9 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
                     f"{self.max_iter} iterations, not to tol={self.tol:g}. Raise 'max_iter' or "
                     "'tol'.",
                     ConvergenceWarning,
-                    stacklevel=2,
+                    stacklevel=3,
                 )
         self.matrices_ = to_matrices(W)
-        return self
-
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Codes]:
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None.")
-        try:
-            rows, labels = validate_data(self, X, y, dtype=np.float64)
-            labels = column_or_1d(labels, warn=True)
-            assert_all_finite(labels, input_name="y")
-            check_classification_targets(labels)
-        except ValueError as error:
-            message = str(error)
-            if "could not convert" in message:  # the original quotes the value
-                message = "The rows must contain numbers; a text was found that is not a number."
-            raise InvalidInputError(message) from None
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                "The labels have only one class; a classifier needs at least two."
-            )
-        return rows, codes.astype(np.intp)
 
     @property
     def centroids_(self) -> Array:
@@ -214,6 +178,5 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         return np.asarray(self.matrices_[:, :-1, :-1] / np.outer(self.scale_, self.scale_))
 
     def _scaled_rows(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        rows = clip_to_finite(validate_data(self, X, reset=False, dtype=np.float64))
+        rows = to_numpy(self._queries(X)).astype(np.float64)
         return np.asarray((rows - self.mean_) / self.scale_)
