@@ -17,7 +17,7 @@ from sfumato import (
     PrivateMoments,
     PrivatePCA,
 )
-from sfumato.audit import AuditReport, audit, empirical_epsilon
+from sfumato.audit import audit, empirical_epsilon
 from sfumato.audit.audits import (
     DRAWS,
     FITS,
@@ -193,17 +193,6 @@ def test_log_ratios_are_those_of_densities(output: float) -> None:
     assert ratio(ExponentialMechanism(sensitivity=1.0, epsilon=1.0), [1.0, 0.0], [0.0, 0.0], 0) > 0
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-def test_members_are_neighbours(relation: str) -> None:
-    bounds = Bounds(lower=[0.0, -1.0, 2.0], upper=[1.0, 1.0, 5.0], labels=["a", "b"])
-    model = PrivateMoments(relation=relation, bounds=bounds)
-    members, pairs = neighbours(PrivateCase(model, *pattern(model, 3)))
-    for i, j in pairs:
-        sizes = {len(members[i][0]), len(members[j][0])}
-        assert sizes == ({24} if relation == "replace_one" else {23, 24})
-        np.testing.assert_array_equal(members[i][0][:23], members[j][0][:23])
-
-
 def test_an_entry_moves_by_its_bound_and_nothing_else() -> None:
     model = EntryFabricator(entry_bound=0.25, bounds=Bounds(lower=0.0, upper=1.0))
     members, pairs = neighbours(PrivateCase(model, *pattern(model, 4)))
@@ -246,49 +235,3 @@ def test_fabrication_with_a_raw_threshold_is_refuted() -> None:
     found = audit(EntryFabricator(2, **SETTINGS), X=rows, n_runs=200, confidence=1 - 1e-6)
     assert found.consistent is True  # with a public threshold
     assert found.leak is None
-
-
-# The report -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def parts(digits: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
-    X, y = digits
-    order = np.random.default_rng(0).permutation(len(X))
-    inside, outside = order[:500], order[500:1000]
-    return {
-        "members": X[inside],
-        "non_members": X[outside],
-        "y_members": y[inside],
-        "y_non_members": y[outside],
-    }
-
-
-@pytest.fixture(scope="module")
-def private(parts: dict[str, np.ndarray]) -> PrivateGaussianClassifier:
-    bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
-    model = PrivateGaussianClassifier(4, epsilon=2.0, delta=1e-5, bounds=bounds)
-    return model.fit(parts["members"], parts["y_members"])
-
-
-@pytest.fixture(scope="module")
-def found(private: Any, parts: dict[str, np.ndarray]) -> AuditReport:
-    return private.audit(**parts, n_runs=30)
-
-
-def test_one_call_gives_all_parts(found: AuditReport) -> None:
-    assert found.guarantee is not None
-    assert found.guarantee.status == "proved"
-    assert found.consistent is True
-    assert "proves nothing" in found.verdict
-    how = "by the Gaussian conversion"
-    for name in (
-        "epsilon promised",
-        f"epsilon certified at least, {how}",
-        f"epsilon that 30 runs could certify, {how}",
-        "AUC of the threshold attack",
-    ):
-        assert name in found.figures
-    assert "Both are converted from mu, which is right for Gaussian noise only." in str(found)
-    assert f"epsilon certified at least, {how}" in found.to_html()
-    assert "not for release" in str(found)

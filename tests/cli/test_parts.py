@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato import Ledger, load
+from sfumato import Ledger
 from sfumato.cli.jobs import pipeline as streaming
 from sfumato.mechanisms.base import taped
 from tests.cli.running import done, run
@@ -24,13 +24,6 @@ def folder(tmp_path: Path) -> Path:
         table.iloc[number::3].to_csv(tmp_path / "visits" / f"{number}.csv.gz", index=False)
     table_bounds("bought").write(tmp_path / "bounds.toml")
     return tmp_path
-
-
-@pytest.mark.parametrize("name", ["visits/*.csv.gz", "visits"])
-def test_a_glob_and_a_folder(name: str, folder: Path) -> None:
-    bounds, output = str(folder / "bounds.toml"), str(folder / "model.sfumato")
-    done("fit", str(folder / name), *SETTINGS, "--bounds", bounds, "-o", output)
-    assert load(output).predict(messy_table(n_rows=20)).shape == (20,)
 
 
 @pytest.fixture

@@ -24,17 +24,6 @@ CELL = ("reproduce", "kahm", "--table", "5", "--quick", "--cell")
 QUICK = ("reproduce", "kahm", "--figure", "13", "--quick")
 
 
-def test_a_quick_run_prints_and_writes(tmp_path: Path) -> None:
-    shown = done(*QUICK, "-o", tmp_path / "out")
-    assert "kahm, figure-13: " in shown
-    assert "verdict: quick run, too small to judge" in shown
-    assert "holds: " in shown
-    assert {file.name for file in (tmp_path / "out").iterdir()} == {
-        "kahm-figure-13.json",
-        "kahm-figure-13.png",
-    }
-
-
 def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
     """A quick run is replaced by any other, a full one only if that is asked for."""
     done(*QUICK, "-o", tmp_path)

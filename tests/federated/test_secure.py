@@ -326,15 +326,6 @@ def test_numbers_beyond_the_agreed_bound_are_not_masked() -> None:
         members[name].mask(session.boxes_for(name), np.full(6, 1))
 
 
-def test_decisions_outlive_the_process(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.decide("which list", "this one", "no")
-    journal.decide("which list", "this one", "no")
-    with pytest.raises(FederationError, match="signed before"):
-        Journal(tmp_path).decide("which list", "that one", "signed before")
-    assert [path.suffix for path in tmp_path.iterdir()] == [".decision"]
-
-
 def test_decisions_outlive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     fsync = os.fsync

@@ -12,15 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures
 
 import sfumato as sf
 
@@ -204,28 +201,6 @@ def linear_classifier() -> Iterator[tuple[str, Case]]:
             f"ranges, no PCA, {relation}",
             Case(fitted(sf.PrivateLinearClassifier(whiten=False, n_steps=5, **words), X, Y2)),
         )
-    whitened = sf.PrivateLinearClassifier(
-        n_components=8,
-        whiten=True,
-        n_steps=20,
-        bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
-        **BUDGET,
-    )
-    yield "digits, whitened", Case(fitted(whitened, IMAGES, DIGITS))
-    yield "from a file", Case(from_file(sf.PrivateLinearClassifier(n_steps=5, **BUDGET)))
-
-
-def from_file(model: Any) -> Run:
-    """Fit to a file that is read in batches; numbers must be those of the table."""
-
-    def run(ledger: Any) -> tuple[Any, dict[str, Any]]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "rows.parquet"
-            table().to_parquet(path)
-            model.set_params(ledger=ledger, bounds=table_bounds()).fit(path)
-        return model, answers_of(model, table().iloc[PROBES])
-
-    return run
 
 
 def linear_regressor() -> Iterator[tuple[str, Case]]:
@@ -242,12 +217,10 @@ def additive_classifier() -> Iterator[tuple[str, Case]]:
         for name, settings in {
             "private knots": {"knots": "private", "n_knots": 9},
             "weighted": {"class_weight": {0: 1.0, 1: 4.0}, "interactions": True},
-            "no pairs": {"interactions": False, "n_knots": 5},
         }.items():
             model = sf.PrivateAdditiveClassifier(n_steps=3, **settings, **words)
             yield f"{name}, {relation}", Case(fitted(model, X, Y2))
     yield "defaults", Case(fitted(sf.PrivateAdditiveClassifier(bounds=two, **BUDGET), X, Y2))
-    yield "from a file", Case(from_file(sf.PrivateAdditiveClassifier(n_steps=3, **BUDGET)))
 
 
 def additive_regressor() -> Iterator[tuple[str, Case]]:
@@ -264,17 +237,11 @@ def gaussian_classifier() -> Iterator[tuple[str, Case]]:
     yield from each_way(
         sf.PrivateGaussianClassifier, n_components=2, gaussians_per_class=1, **three
     )
+    two = {"n_components": 3, "gaussians_per_class": 2}
     for relation in RELATIONS:
         words = {"relation": relation, "bounds": sf.Bounds(**RANGES, labels=[0, 1, 2]), **BUDGET}
-        for name, settings in {
-            "all directions": {"n_components": None},
-            "two Gaussians": {"n_components": 3, "gaussians_per_class": 2},
-        }.items():
-            yield (
-                f"{name}, {relation}",
-                Case(fitted(sf.PrivateGaussianClassifier(**settings, **words), X, LABELS3)),
-            )
-    yield "from a file", Case(from_file(sf.PrivateGaussianClassifier(n_components=3, **BUDGET)))
+        model = sf.PrivateGaussianClassifier(**two, **words)
+        yield f"two Gaussians, {relation}", Case(fitted(model, X, LABELS3))
 
 
 def pca() -> Iterator[tuple[str, Case]]:
@@ -330,18 +297,12 @@ def density() -> Iterator[tuple[str, Case]]:
     unit = {"lower": 0.0, "upper": 1.0}
     for relation in RELATIONS:
         words = {"relation": relation, **BUDGET}
-        for name, settings in {
-            "grid": {"n_cells": 8},
-            "as given": {},
-        }.items():
-            for labels, y in ((None, None), ([0, 1, 2], LABELS3)):
-                model = sf.PrivateDensity(
-                    **settings, bounds=sf.Bounds(**unit, labels=labels), **words
-                )
-                yield (
-                    f"{name}{'' if y is None else ', classes'}, {relation}",
-                    Case(fitted(model, PLANE, y, density_answers)),
-                )
+        for labels, y in ((None, None), ([0, 1, 2], LABELS3)):
+            model = sf.PrivateDensity(n_cells=8, bounds=sf.Bounds(**unit, labels=labels), **words)
+            yield (
+                f"grid{'' if y is None else ', classes'}, {relation}",
+                Case(fitted(model, PLANE, y, density_answers)),
+            )
         for way in ("average", "sum"):
             model = sf.PrivateDensity(
                 n_cells=8,
@@ -442,7 +403,6 @@ def hull_classifier() -> Iterator[tuple[str, Case]]:
         small = {"hull_components": 3, "n_layers": 1, "samples_per_gaussian": 40}
         ball = sf.Bounds(norm=8.0, labels=[0, 1, 2])
         for name, settings in {
-            "moments": {},
             "two Gaussians": {"gaussians_per_class": 2},
             "deep": {"n_layers": 2},
         }.items():
@@ -468,8 +428,6 @@ def transfer() -> Iterator[tuple[str, Case]]:
             "random_state": 0,
             **BUDGET,
         }
-        alone = sf.PrivateTransferClassifier(**words)
-        yield f"source alone, {relation}", Case(fitted(alone, source, y_source))
         for name, settings in {
             "public target": {},
             "target alone": {"use_source": False},
@@ -500,24 +458,8 @@ def search() -> Iterator[tuple[str, Case]]:
     grid = {"n_steps": [1, 3], "max_gradient_norm": [0.1, 0.5]}
     for relation in RELATIONS:
         linear = sf.PrivateLinearClassifier(n_steps=2, whiten=False, relation=relation, bounds=ball)
-        for name, settings in {
-            "Poisson": {},
-            "negative binomial": {"runs": 1.0},
-        }.items():
-            model = sf.PrivateSearchCV(linear, grid, mean_runs=3.0, **settings, **BUDGET)
-            yield f"{name}, {relation}", Case(fitted(model, X, Y2))
-    piped = make_pipeline(
-        sf.TableEncoder(sf.Bounds(lower=0.0, upper=1.0)),
-        PolynomialFeatures(2, include_bias=False),
-        sf.PrivateLinearClassifier(n_steps=3, bounds=ball, **BUDGET),
-    )
-
-    def run(ledger: Any) -> tuple[Any, dict[str, Any]]:
-        name = piped.steps[-1][0]
-        piped.set_params(**{f"{name}__ledger": ledger}).fit(CELLS[:, :3], Y2)
-        return piped[-1], answers_of(piped, CELLS[PROBES, :3])
-
-    yield "pipeline", Case(run)
+        model = sf.PrivateSearchCV(linear, grid, mean_runs=3.0, **BUDGET)
+        yield f"Poisson, {relation}", Case(fitted(model, X, Y2))
 
 
 def large_margin() -> Iterator[tuple[str, Case]]:
@@ -605,21 +547,15 @@ def parties() -> Iterator[tuple[str, Case]]:
     from sfumato.federated import Federation, make_parties, simulate
 
     bounds = sf.Bounds(norm=8.0, labels=[0, 1, 2])
-    models: dict[str, Any] = {
-        "moments": sf.PrivateMoments(bounds=bounds, **BUDGET),
-        "linear": sf.PrivateLinearClassifier(n_steps=3, n_components=4, bounds=bounds, **BUDGET),
-    }
-    for name, model in models.items():
+    model = sf.PrivateLinearClassifier(n_steps=3, n_components=4, bounds=bounds, **BUDGET)
 
-        def run(_: Any, model: Any = model) -> tuple[Any, dict[str, Any]]:
-            with tempfile.TemporaryDirectory() as folder:
-                there = make_parties(
-                    IMAGES, DIGITS, folder, n_parties=3, random_state=0, bounds=bounds
-                )
-                model.fit(Federation(there, bounds=bounds, trust="noisy"))
-            return model, answers_of(model, IMAGES[:8])
+    def summed(_: Any) -> tuple[Any, dict[str, Any]]:
+        with tempfile.TemporaryDirectory() as folder:
+            there = make_parties(IMAGES, DIGITS, folder, n_parties=3, random_state=0, bounds=bounds)
+            model.fit(Federation(there, bounds=bounds, trust="noisy"))
+        return model, answers_of(model, IMAGES[:8])
 
-        yield f"{name}, noisy sums", Case(run)
+    yield "linear, noisy sums", Case(summed)
     hulls = sf.PrivateAffineHullClassifier(
         6,
         hull_components=3,

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from sfumato import Bounds, Ledger, MembershipMapping
-from sfumato.audit.testing import taint_test
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato import Bounds, MembershipMapping
 from sfumato.models.transfer import all_errors, fit_autoencoders
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.cdmma import (
@@ -164,15 +162,6 @@ def test_the_target_part_runs_in_fewer_coordinates(digits: Digits) -> None:
     np.testing.assert_allclose(here, there, rtol=2e-3, atol=2e-4)  # single precision
 
 
-def test_a_drowned_source_is_never_used(digits: Digits) -> None:
-    S, s, T, t = digits
-    fitted = model(epsilon=0.1).fit(S, s)
-    fitted.fit_target(T, known_labels(t, 10, 0))
-    terms = fitted.terms(T)
-    assert (terms["target"].min(axis=1) < terms["source"].min(axis=1)).all()
-    assert np.mean(fitted.predict(T) == terms["target"].argmin(axis=1)) > 0.95
-
-
 def test_the_promise_is_for_one_number_and_says_so(digits: Digits) -> None:
     S, s, T, t = digits
     fitted = model(epsilon=0.1, n_layers=1).fit(S[:100], s[:100])
@@ -183,19 +172,3 @@ def test_the_promise_is_for_one_number_and_says_so(digits: Digits) -> None:
     with pytest.warns(UserWarning, match="target is not protected"):
         fitted.fit_target(T[:100], t[:100])
     assert fitted.guarantee_.status is Status.CONDITIONAL
-
-
-def test_the_source_stands_behind_its_noise(digits: Digits) -> None:
-    S, s, _, _ = digits
-    taint_test(model(epsilon=4.0), S[:100], S[100:200], s[:100], s[:100])
-
-
-def test_what_is_refused_costs_nothing(digits: Digits) -> None:
-    S, s, T, t = digits
-    budget = Ledger().create("source", epsilon=9.0, delta=1e-4, unit="entry")
-    with pytest.raises(UnsupportedModeError, match="box"):
-        model(epsilon=1.0, bounds=Bounds(norm=1.0, labels=range(10)), ledger=budget).fit(S, s)
-    assert budget.statement().charges == 0
-    fitted = model().fit(S[:100], s[:100])
-    with pytest.raises(InvalidInputError, match="no labelled target row"):
-        fitted.fit_target(T, np.where(t == 3, -1, t))

@@ -10,13 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from sfumato import AffineHullClassifier, Bounds, EntryHullClassifier, Ledger
+from sfumato import AffineHullClassifier, Bounds, EntryHullClassifier
 from sfumato.audit.testing import PrivateCase, check_private_estimator, contracts, taint_test
 from sfumato.audit.testing.inspection import holds_a_row, leaves
-from sfumato.exceptions import (
-    BudgetExceededError,
-    RefutedGuaranteeWarning,
-)
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.papers.cdmma import MembershipTransferClassifier
@@ -139,21 +135,6 @@ def test_fabricated_rows_are_the_smoothed_noisy_rows(three: Data) -> None:
     assert np.linalg.norm(made - X) < 0.75 * np.linalg.norm(noisy.clip(0, 1) - X)
 
 
-@pytest.mark.usefixtures("noise")
-def test_accuracy_at_a_generous_budget(three: Data) -> None:
-    X, y = three
-    for parameters in ({}, {"n_smoothing": 0}, {"bounds": Bounds(lower=0.0, upper=1.0)}):
-        assert hulls(epsilon=60.0, **parameters).fit(X, y).score(X, y) > 0.9
-    source = transfer(epsilon=60.0).fit(X, y)
-    assert source.score(X, y) > 0.9
-    known = np.where(np.arange(len(y)) < 30, y, -1)
-    for _ in range(2):  # any number of targets
-        with pytest.warns(UserWarning, match="target is not protected"):
-            source.fit_target(X, known)
-    assert source.score(X, y) > 0.9
-    assert "target are not protected" in str(source.guarantee_)
-
-
 # Promises ----------------------------------------------------------------------------------------
 
 SYSTEMS = {
@@ -255,23 +236,6 @@ def test_definition_15_clusters_the_fabricated_rows_again(
     assert seen[1].shape == made.shape
     assert not np.array_equal(seen[1], X)
     assert sum(len(h.branches_) for h in model.classifier_.hulls_) >= 3
-
-
-def test_the_printed_algorithm_is_refuted_and_says_so(three: Data) -> None:
-    model = hulls(PrintedAffineHullClassifier, epsilon=4.0)
-    with pytest.warns(RefutedGuaranteeWarning, match="protects nobody"):
-        model.fit(*three)
-    for stated in (model.guarantee_, model.merge(model).guarantee_):
-        assert stated.status is Status.REFUTED
-        assert stated.epsilon is None
-        assert not stated.is_private
-    assert model.guarantee_.claimed_epsilon == 4.0
-    assert "NO PRIVACY" in str(model.guarantee_)
-    assert "NO PRIVACY" in repr(model)
-    assert "NO PRIVACY" not in repr(hulls())
-    budget = Ledger().create("digits", epsilon=100.0, delta=1e-3, unit="entry")
-    with pytest.warns(RefutedGuaranteeWarning), pytest.raises(BudgetExceededError):
-        model.set_params(ledger=budget).fit(*three)
 
 
 # Faults that the contracts must see --------------------------------------------------------------

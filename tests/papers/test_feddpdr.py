@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.decomposition import TruncatedSVD
 
-from sfumato import Bounds, Ledger, PrivateLinearClassifier
+from sfumato import Bounds, Ledger
 from sfumato.audit.testing import seeded_noise
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, digits, unit_rows
@@ -16,7 +16,6 @@ from sfumato.papers.feddpdr import (
     PrintedDPML,
     PrintedFedDPDR,
     experiments,
-    fit_federation,
     printed,
 )
 from sfumato.papers.feddpdr.experiments import ALIGNED, FIGURES, decided, sentences
@@ -81,15 +80,6 @@ def test_the_guarantee_counts_every_class_and_every_party_pays(tmp_path, parties
     assert model.guarantee_.status is Status.CONDITIONAL
     assert any("one party only" in each for each in model.guarantee_.conditions)
     assert len(budget.events()) == 3 * 11
-
-
-def test_the_mended_federation_is_sums_over_parties(parties: Parties) -> None:
-    model = PrivateLinearClassifier(epsilon=20.0, delta=1e-4, bounds=BALL, n_steps=10)
-    with seeded_noise(0):
-        fitted = fit_federation(parties, model, trust="noisy")
-    split = digits()
-    assert fitted.score(unit_rows(split.X_test), split.y_test % 2) > 0.8
-    assert fitted.guarantee_.epsilon == 20.0
 
 
 def test_non_priv_is_a_machine_in_principal_components(parties: Parties) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.functions import figures
-from sfumato.papers.functions.figures import densities, machines, two_normals
+from sfumato.papers.functions.figures import densities, machines
 
 QUICK = Setting(quick=True, runs=1)
 GRID = np.linspace(0, 1, 201)
@@ -27,15 +26,6 @@ def test_the_printed_noise_is_that_of_the_printed_formulas() -> None:
     assert figures.printed_noise("sobolev") == pytest.approx(2.4477 * 0.12633, rel=1e-4)
     # n = 1000, lambda = 0.01, beta = 1e-5: sensitivity 0.1, c = 4.9409.
     assert figures.printed_machine_noise() == pytest.approx(0.49409, abs=1e-5)
-
-
-def test_the_estimate_is_the_kernel_density() -> None:
-    found = densities(Setting(quick=True), "gaussian", 0.1)
-    rows = two_normals()
-    assert rows.shape == (100, 1)
-    away = found["grid"][:, None] - rows[:, 0]
-    literal = np.exp(-(away**2) / 0.02).mean(axis=1) / math.sqrt(2 * math.pi * 0.01)
-    assert found["estimate"] == pytest.approx(literal, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,6 @@ def test_the_classifier_is_the_definition_asked_for() -> None:
     assert (strict.hull_components, strict.n_layers, strict.delta) == (20, 5, 1e-5)
 
 
-def test_members_are_training_rows_and_others_are_not() -> None:
-    found = experiments.scored(digits().first(200, 50), None, Fit("mnist", None, 5))
-    assert (len(found.inside), len(found.outside)) == (200, 50)
-    # Hulls of raw rows know their own rows.
-    assert np.median(found.inside) < np.median(found.outside)
-    assert 0 <= found.accuracy <= 1
-
-
 def test_a_federation_takes_the_nearest_hull_of_all_parties() -> None:
     split, fit = digits().first(400, 60), Fit("mnist", 16.0, parties=2)
     parts = experiments.spread(split.y, "random", 2, random_state=0)

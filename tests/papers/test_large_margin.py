@@ -156,12 +156,6 @@ def test_a_common_shift_changes_no_decision_and_clipping_does() -> None:
 # The estimator -----------------------------------------------------------------------------------
 
 
-def test_the_hinge_is_approached() -> None:
-    X, y = iris()
-    model = LargeMarginGaussianClassifier("hinge", tol=1e-1, max_iter=200).fit(X, y)
-    assert model.score(X, y) > 0.9
-
-
 def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:
     return MarginLimits(MarginLoss(0.5), n_classes, n_rows, order * (order + 1) // 2)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.papers.feddpdr import losses
-from sfumato.sums.gradients import HuberLoss, loss_named, over_scores
+from sfumato.sums.gradients import HuberLoss, over_scores
 
 LOSSES = [HuberLoss(2), HuberLoss(4), HuberLoss(3, 0.2)]
 
@@ -32,19 +32,6 @@ def test_slopes_and_curvatures_are_derivatives(loss, rng):
     inside = losses.curvatures(loss, targets * 1.0, targets)[0]  # every margin in the rounding
     attained = losses.log_determinant(loss, 0.7)
     assert np.log1p(inside / 0.7).sum() == pytest.approx(attained, rel=1e-12)
-
-
-def test_values_literally():
-    scores = np.array([[1.0, -2.0, 0.5]])
-    targets = losses.targets_of(HuberLoss(3), [1])
-    np.testing.assert_array_equal(targets, [[-1, 1, -1]])
-    # margins -1, -2, -0.5: all in the linear part
-    assert losses.values(HuberLoss(3), scores, targets)[0] == pytest.approx(2 + 3 + 1.5)
-    margin = np.array([[0.4], [0.5], [1.0], [1.5], [3.0]])
-    found = losses.values(HuberLoss(2), margin, np.ones((5, 1)))
-    np.testing.assert_allclose(found, [0.6, 0.5, 0.125, 0.0, 0.0], atol=1e-15)
-    hinge = losses.values(loss_named("hinge", 2), margin, np.ones((5, 1)))
-    assert np.abs(hinge - np.maximum(0, 1 - margin[:, 0])).max() <= 0.0125 + 1e-15
 
 
 def test_sums_over_scores_do_not_depend_on_the_other_rows(rng):

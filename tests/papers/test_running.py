@@ -19,14 +19,6 @@ def an_entry(outcome: Outcome, **about: Any) -> Entry:
     return Entry("kahm", "table-1", "A table", lambda _: outcome, **about)
 
 
-def test_the_outcome_is_judged_and_timed() -> None:
-    found = reproduce(an_entry(Outcome(ROWS)))
-    assert found.verdict == "reproduced"
-    assert found.seconds >= 0
-    quick = reproduce(an_entry(Outcome(ROWS)), Setting(quick=True))
-    assert quick.verdict == "quick run, too small to judge"
-
-
 def test_the_verdict_stands_for_the_warning_of_a_refuted_guarantee() -> None:
     def run(_: Setting) -> Outcome:
         warnings.warn("keeps no promise", RefutedGuaranteeWarning, stacklevel=1)

@@ -231,20 +231,6 @@ def test_tokens_are_stored_as_digests_and_found_nowhere(house: House) -> None:
         assert not path.is_file() or secret not in path.read_bytes(), path
 
 
-def test_people_see_what_is_theirs(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open(quotas={"ada": 2.0})
-    job = house.done()
-    house.call("bob", "GET", "/datasets/patients", status=404)
-    house.call("bob", "GET", f"/jobs/{job['id']}", status=404)
-    house.call("bob", "GET", f"/releases/{job['id']}", status=404)
-    house.submit("bob", status=404)
-    held = house.call("ada", "GET", "/datasets/patients")["dataset"]
-    assert [one["holder"] for one in held["holdings"]] == [None, "ada"]
-    assert "notes" not in held
-    house.close()
-
-
 def test_the_audit_log_is_a_chain(tmp_path: Path) -> None:
     import sqlite3
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import socket
 import sqlite3
 import stat
@@ -87,22 +86,6 @@ def test_an_older_ledger_is_refused_at_the_start(tmp_path: Path) -> None:
     house.settings.witness.unlink()  # the releases are witnesses too
     with pytest.raises(LedgerTamperedError, match="no charge"):
         serve_parts(type(house.settings)(house.file), ready=print)
-
-
-def test_a_copy_of_everything_goes_on(tmp_path: Path) -> None:
-    house = House(tmp_path / "one")
-    house.open()
-    job = house.done(epsilon=0.3)
-    spent = house.spent()
-    house.close()
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    again = House(tmp_path / "two")
-    again.datasets, again.people = house.datasets, house.people
-    again.declare()
-    assert again.spent() == spent
-    again.call("ada", "GET", f"/releases/{job['id']}")
-    assert again.done(epsilon=0.3)["state"] == "released"
-    again.close()
 
 
 def test_a_store_of_the_last_version_is_upgraded_and_of_another_refused(tmp_path: Path) -> None:

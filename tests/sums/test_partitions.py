@@ -174,24 +174,12 @@ def test_plain_bounds_take_named_columns(table: pd.DataFrame, sources: dict[str,
     assert list(model.feature_names_in_) == ["age", "income"]
 
 
-def test_text_needs_declared_types(sources: dict[str, Any]) -> None:
-    bounds = Bounds(norm=2.0, labels=["no", "yes"])
-    with pytest.raises(InvalidInputError, match="declares them"):
-        PrivateMoments(bounds=bounds, delta=1e-5).fit(sources["gzip"], "bought")
-
-
 @pytest.mark.parametrize("kind", [PrivateMoments, PrivateLinearClassifier, Fabricator])
 def test_labels_must_be_listed(kind: Any, sources: dict[str, Any]) -> None:
     """Batches would find different labels, and number them differently."""
     bounds = TableBounds.from_dict({"age": (0, 100), "bought": "public"}, target="bought")
     with pytest.raises(MissingBoundsError, match="labels listed"):
         kind(bounds=bounds, delta=1e-5).fit(sources["glob"])
-
-
-@pytest.mark.parametrize("path", ["none*.parquet", "none.parquet", "none.xyz"])
-def test_paths_that_name_no_table(path: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="none"):
-        PrivateMoments(bounds=table_bounds("bought"), delta=1e-5).fit(tmp_path / path)
 
 
 Answers = Callable[[list[bytes]], Any]

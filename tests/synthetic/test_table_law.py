@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare
 
-from sfumato import Bounds, Fabricator, TableBounds
+from sfumato import Fabricator, TableBounds
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share
 from sfumato.audit.testing.taint import taint_test
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.exponential import SpanningTreeMechanism
 from sfumato.sums.statistics import EDGES
@@ -291,14 +291,6 @@ def test_every_library() -> None:
         assert made.shape[1] == 5
         assert type(made).__module__.partition(".")[0] == library
         assert fabricator(bounds=PLAIN).fit_fabricate(each).shape[1] == 4
-
-
-def test_arrays_and_tables_have_bounds_of_their_own() -> None:
-    rows, box = np.zeros((50, 2)), {"delta": 1e-5, "bounds": Bounds(lower=0.0, upper=1.0)}
-    with pytest.raises(UnsupportedModeError, match="are a table"):
-        fabricator().fit(rows)
-    with pytest.raises(UnsupportedModeError, match="TableBounds"):
-        Fabricator(**box).fit(rows).released_law()
 
 
 def test_rare_categories_are_redrawn_evenly() -> None:
