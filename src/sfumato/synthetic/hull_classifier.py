@@ -82,9 +82,12 @@ class HullAnswers(ClassifierMixin, PrivateEstimator):
 
     def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
         """Ask the hulls about rows, in the coordinates of the hulls."""
-        rows = self._rows(X)
-        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        queries = self._queries(self._rows(X))
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+    def _queries(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rows in the coordinates of the hulls; printed ones have those of the data."""
+        return np.asarray(IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows))
 
     predict = _asked(AffineHullClassifier.predict)
     distances = _asked(AffineHullClassifier.distances)
