@@ -130,7 +130,7 @@ def in_file(path: Path, text: TextFormat | None = None) -> Ways:
         yield from (file.read(["c"], may_be_empty=True).slice(0, 0), *file.batches(["c"]))
 
     def length() -> tuple[Any, ...]:
-        return (np.full(ROWS, TableFile(path, {"c": "double"}, text).count_rows()),)
+        return (np.full(ROWS, TableFile(path, {"c": "double"}, text).n_rows),)
 
     return in_batches(read) | {"length": length}
 

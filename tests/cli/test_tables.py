@@ -82,7 +82,7 @@ def test_fabricated_tables_carry_their_guarantee(table: Path, suffix: str) -> No
     words = ("fabricate", table, *ENOUGH, "--bounds", confirmed(table), "-o", output)
     done(*words, "--rows", "60", "--model", "maker.sfumato")
     made = TableFile(output)
-    assert made.count_rows() == 60
+    assert made.n_rows == 60
     assert list(made.columns) == ["age", "pressure", "ward", "smoker", "ill"]
     print_lines = json.loads(done("guarantee", output, "--json"))
     assert print_lines["class"] == "Fabricator"

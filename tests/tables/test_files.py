@@ -42,7 +42,7 @@ def test_there_and_back(tmp_path: Path, suffix: str) -> None:
         "member": "bool",
         "colour": "string",
     }
-    assert source.count_rows() == 3
+    assert source.n_rows == 3
     assert source.read().equals(a_table())
     assert source.read(["colour", "age"]).column_names == ["colour", "age"]
     assert list(tmp_path.iterdir()) == [path]
@@ -60,7 +60,7 @@ def test_batches_together_are_the_table(
     batches = list(source.batches(["y"]))
     assert len(batches) > 5
     assert pa.concat_tables(batches).equals(table.select(["y"]))
-    assert source.count_rows() == 1000
+    assert source.n_rows == 1000
 
 
 def test_a_damaged_table_states_no_other_guarantee(tmp_path: Path) -> None:

@@ -54,6 +54,6 @@ def test_a_span_that_python_cannot_hold_changes_no_other_record(tmp_path: Path, 
     """It was the error of the whole workbook."""
     workbook(tmp_path / "a.xlsx", [ROWS[0], [*ROWS[1][:3], span], ROWS[2]])
     found = TableFile(tmp_path / "a.xlsx", TYPES)
-    assert found.count_rows() == 3
+    assert found.n_rows == 3
     for name, cells in found.read().to_pydict().items():
         assert [cells[0], cells[2]] == [READ[name][0], READ[name][2]]

@@ -40,7 +40,7 @@ def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
         assert TableBounds.read(tmp_path / "bounds.toml") == bounds
         declared = TableFile(tmp_path / name, TYPES, SETTINGS)
         assert declared.read().to_pydict() == CELLS
-        assert declared.count_rows() == 3
+        assert declared.n_rows == 3
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ TablePath = Annotated[
     Path,
     typer.Argument(
         metavar="TABLE",
-        help="A table: .csv, .tsv (also .gz, .zst), .parquet, or a sheet of .xlsx or .ods, as in "
-        "ward.xlsx:Sheet1.",
+        help="A table: .csv, .tsv (also .gz, .zst), .parquet, or a workbook of one sheet, .xlsx "
+        "or .ods.",
     ),
 ]
 ModelPath = Annotated[
@@ -136,7 +136,7 @@ def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None
     is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
     if not is_public or math.isinf(promise.epsilon) or isinstance(source, Partitions):
         return  # of parts, the fit counts the records, and warns
-    n_rows = source.count_rows()
+    n_rows = source.n_rows
     if n_rows * promise.epsilon < FEW:
         warnings.warn(
             f"The table has {n_rows} records, which is public here. At epsilon "

@@ -135,16 +135,13 @@ def studio(
 
     Example: sfumato studio patients.csv
     """
-    from sfumato.tables.files import place_of
-
-    file = Path(place_of(table)[0])
+    file = Path(table)
     if not file.is_file():
         raise InvalidInputError(f"There is no table '{file}'.")
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem).strip("-")[:60] or "table"
     folder = (state or file.with_name(f"{file.stem}-studio")).resolve()
-    source = str(file.resolve()) + str(table)[len(str(file)) :]
     about = {
-        "path": source,
+        "path": str(file.resolve()),
         "target": target,
         "epsilon": epsilon,
         "delta": delta,

@@ -51,7 +51,6 @@ from sfumato.models.rows import (
     RowsTransformer,
     least_per_class,
 )
-from sfumato.tables.cells import check_choice
 
 SEARCHES = ("exact", "pruned")
 
@@ -452,7 +451,9 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         array of shape (n_samples,)
             A tensor for a tensor when the labels are numbers.
         """
-        asked = check_choice("search", self.search if search is None else search, SEARCHES)
+        asked = self.search if search is None else search
+        if asked not in SEARCHES:
+            raise InvalidInputError(f"'search' must be one of {SEARCHES}. Got {asked!r} instead.")
         find = branch_distances if asked == "exact" else pruned_branch_distances
         return self._labels(X, self._class_distances(X, find))
 

@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.report.certificate import new_key
-from sfumato.tables.files import place_of
 
 
 def decimal_point(value: Any) -> Any:
@@ -52,7 +51,7 @@ class Member(_Table):
 class Dataset(_Table):
     """A data set: where its rows are, who is protected, and what may be spent by whom."""
 
-    path: str  # a file, relative to service.toml; FILE.xlsx:SHEET
+    path: str  # a file, relative to service.toml
     target: Line | None = None
     person: Line | None = None
     unit: Literal["record", "person"] = "record"
@@ -193,6 +192,6 @@ class Settings:
         return path if path.exists() else None
 
     def source(self, dataset: Dataset) -> tuple[Path, Path]:
-        """Return where a table is, with its name behind a colon, and its file alone."""
+        """Return where a table is, as it is named and in full."""
         place = self.folder / dataset.path
-        return place, place_of(place)[0].resolve()
+        return place, place.resolve()

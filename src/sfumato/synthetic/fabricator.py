@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
@@ -35,7 +36,6 @@ from sfumato.synthetic.table_law import TableLaw, column_tables, release_table
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import (
     LIBRARIES,
-    check_count,
     is_out_of_core,
     is_table,
     library_of,
@@ -287,8 +287,8 @@ class Fabricator(PrivateEstimator):
             Only for arrays, where labels were given.
         """
         check_is_fitted(self)
-        if n_rows is not None:
-            check_count("n_rows", n_rows)
+        if n_rows is not None and not (isinstance(n_rows, Integral) and n_rows >= 1):
+            raise InvalidInputError(f"'n_rows' must be a positive whole number. Got {n_rows!r}.")
         if self.reads_cells:
             return self._draw_table(n_rows)
         counts = self.released_["counts"]

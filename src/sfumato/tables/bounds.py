@@ -6,18 +6,23 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
+from sfumato.core.constraints import Form, check_parameters, one_of, or_none, whole
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 
 PUBLIC_LABELS = "public"
 WAYS = ("average", "sum")  # to add up the rows of a person
-MAX_PERSON_ROWS = 2**12  # a person stays within one block of rows
+PERSONS: Form = {  # a person stays within one block of rows
+    "person_rows": or_none(whole(least=1, most=2**12)),
+    "per_person": one_of(*WAYS),
+}
 # Of a norm, of corners and of sides: squares of other numbers overflow or vanish, for some rows.
 MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-150, 1e150
 
@@ -65,9 +70,8 @@ class Bounds:
     per_person: str = "average"
 
     def __post_init__(self) -> None:
-        corners = {"lower": self.lower, "upper": self.upper}
-        for name, value in corners.items():
-            if value is not None:
+        for name in ("lower", "upper"):
+            if (value := getattr(self, name)) is not None:
                 corner = np.asarray(value, dtype=float)
                 if corner.ndim > 1 or corner.size == 0 or not np.isfinite(corner).all():
                     raise InvalidInputError(
@@ -279,26 +283,12 @@ class Bounds:
 
 def check_persons(person_rows: Any, per_person: Any) -> None:
     """Check what is declared about persons."""
-    if per_person not in WAYS:
-        allowed = ", ".join(map(repr, WAYS))
-        raise InvalidInputError(f"'per_person' must be one of {allowed}. Got {per_person!r}.")
-    if person_rows is None:
-        return
-    is_whole = isinstance(person_rows, int | np.integer) and not isinstance(person_rows, bool)
-    if not (is_whole and 1 <= person_rows <= MAX_PERSON_ROWS):
-        raise InvalidInputError(
-            f"'person_rows' must be a whole number from 1 to {MAX_PERSON_ROWS}. "
-            f"Got {person_rows!r} instead."
-        )
+    check_parameters(SimpleNamespace(person_rows=person_rows, per_person=per_person), PERSONS)
 
 
 def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
-    """Return the place of each label in a set, -1 for what is not in it; nothing raises.
-
-    Numbers are compared as doubles, of whatever type an array or a batch of them is. Texts are
-    compared as texts, then as numbers if they read as such: one odd label turns an array of
-    numbers into one of texts, so the type of `y` decides nothing.
-    """
+    """Return the place of each label in a set, -1 for what is not in it; nothing raises."""
+    # One odd label turns an array of numbers into one of texts: the type of `y` decides nothing.
     given = as_cells(y)
     if labels.dtype.kind in REAL_KINDS:
         numbers, ordered = as_numbers(given), as_numbers(labels)

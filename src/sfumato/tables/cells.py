@@ -14,11 +14,11 @@ handed over has brought its own along.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import warnings
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,7 @@ def as_number(cell: Any) -> float:
             cell = cell.decode("utf-8", "replace")
         if isinstance(cell, str):  # as truth values are written in a column of text
             cell = TRUTHS.get(cell.lower(), real_text(cell))
-        if isinstance(
-            cell, complex | np.complexfloating
-        ):  # as NumPy writes reals in a column with one
+        if isinstance(cell, complex | np.complexfloating):  # as reals are written beside one
             cell = cell.real if cell.imag == 0 else None
         is_time = isinstance(cell, np.datetime64 | np.timedelta64)  # numbers in one unit only
         return np.nan if is_time else float(cell)
@@ -60,10 +58,7 @@ def as_number(cell: Any) -> float:
 
 
 def real_text(text: str) -> str:
-    """Return the text of a number that is written as a complex one: of ``(1.5+0j)``, 1.5.
-
-    Libraries write all numbers of a column that way if one is complex.
-    """
+    """Return the text of a number that is written as a complex one, as all beside a complex one."""
     found = COMPLEX.fullmatch(text) if text.endswith(("j", "j)")) else None
     return (found[1] or "0") if found else text
 
@@ -123,10 +118,7 @@ def cells_of(column: Any) -> list[Any]:
 
 
 def on_arrow(column: Any) -> Any:
-    """Return a column on Arrow as it is stored; libraries fail at cells that Python cannot hold.
-
-    Of a dictionary NumPy would take a missing cell for the last value that is known.
-    """
+    """Return a column on Arrow as it is stored; libraries fail at cells that Python cannot hold."""
     dtype = getattr(column, "dtype", None)
     if hasattr(column, "to_arrow"):  # of polars, but for types that Arrow lacks
         column = column if str(dtype) in NOT_ON_ARROW else column.to_arrow()
@@ -134,6 +126,7 @@ def on_arrow(column: Any) -> Any:
         column = getattr(column, "array", column).__arrow_array__()
     kind: Any = getattr(column, "type", None)
     while hasattr(kind, "storage_type") or hasattr(kind, "index_type"):
+        # Of a dictionary NumPy would take a missing cell for the last value that is known.
         column = column.cast(getattr(kind, "storage_type", None) or kind.value_type)
         kind = column.type
     return column
@@ -168,21 +161,17 @@ def as_rows(X: Any, n_features: int | None = None) -> Array:
 
 
 def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | None) -> Array:
-    try:  # plain numbers in rows of one length are an array, which is much faster
+    with contextlib.suppress(Exception):  # plain numbers of one length: an array is much faster
         whole = np.asarray(list(records))
         is_plain = whole.ndim == 2 and whole.dtype.kind in REAL_KINDS
         if is_plain and n_features in (None, whole.shape[1]):
             return as_numbers(whole)
-    except Exception:  # noqa: S110 - then cell by cell
-        pass
     found: list[NDArray[Any] | None] = []
     for record in records:
         cells = None
         if isinstance(record, list | tuple) or hasattr(record, "__array__"):
-            try:
+            with contextlib.suppress(Exception):  # of a strange object: its record is missing
                 cells = as_cells(record)
-            except Exception:  # whatever a strange object raises, its record is missing
-                cells = None
         found.append(cells if cells is not None and cells.ndim == 1 else None)
     if n_features is None:
         if not found or found[0] is None:
@@ -223,11 +212,7 @@ def is_table(X: object) -> bool:
 
 
 def is_out_of_core(X: object) -> bool:
-    """Return whether `X` names or describes a table that is not in memory.
-
-    Such are paths, queries, tables and arrays of a cluster, and what says so of itself in
-    `is_elsewhere`: `Partitions` and records of parties.
-    """
+    """Return whether `X` names or describes a table, or records of parties, not in memory."""
     if isinstance(X, str | os.PathLike) or getattr(type(X), "is_elsewhere", False) is True:
         return True
     library = library_of(X)
@@ -335,18 +320,3 @@ def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -
     if len(column) != n_rows:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
     return column
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a parameter that must be a positive whole number."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise InvalidInputError(f"'{name}' must be a positive whole number. Got {value!r} instead.")
-    return int(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Return a parameter that must be one of a few words."""
-    if value not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
-        raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
-    return str(value)

@@ -83,34 +83,25 @@ def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.
 
 
 def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> NDArray[np.intp]:
-    """Return the place of each cell among public values, -1 where it is none of them.
-
-    Cells are compared as what the values are: texts (without case and outer spaces, unless values
-    differ in them alone), truth values, or numbers as doubles. Whole
-    numbers too, for many a library stores them as doubles if one is missing; values that
-    are the same double are refused.
-    """
-    column = as_column(column)
-    kinds = [type_of_value(value) for value in values]
-    found = np.full(len(column), -1, dtype=np.intp)
-    for declared in dict.fromkeys(kinds):
-        places = [i for i, kind in enumerate(kinds) if kind == declared]
-        listed = [float(values[i]) if declared == "double" else values[i] for i in places]
-        options = arrow().array(listed, type_of(declared))
-        if len(options.unique()) != len(options):
-            raise InvalidInputError(
-                "Categories and labels that are numbers must differ as doubles: whole numbers "
-                "beyond 2**53 do not always. Use text instead."
-            )
-        cells = read_as(column, declared, place)
-        if declared == "string":  # case and outer spaces say nothing, unless values differ in them
-            folded = _folded(options)
-            if len(folded.unique()) == len(folded):
-                cells, options = _folded(cells), folded
-        inside = arrow("compute").index_in(cells, value_set=options)
-        codes = np.asarray(inside.fill_null(-1), dtype=np.intp)  # [Z2] equality, cell by cell
-        found = np.where((found < 0) & (codes >= 0), np.asarray(places)[codes], found)
-    return found
+    """Return the place of each cell among public values of one kind; -1 where it is none."""
+    column, kinds = as_column(column), {type_of_value(value) for value in values}
+    if len(kinds) != 1:
+        raise InvalidInputError("Categories and labels are all text, all numbers or all truths.")
+    (declared,) = kinds
+    # Whole numbers too as doubles, for many a library stores them so if one is missing.
+    listed = [float(value) if declared == "double" else value for value in values]
+    options, cells = arrow().array(listed, type_of(declared)), read_as(column, declared, place)
+    if len(options.unique()) != len(options):
+        raise InvalidInputError(
+            "Categories and labels that are numbers must differ as doubles: whole numbers "
+            "beyond 2**53 do not always. Use text instead."
+        )
+    if declared == "string":  # case and outer spaces say nothing, unless values differ in them
+        folded = _folded(options)
+        if len(folded.unique()) == len(folded):
+            cells, options = _folded(cells), folded
+    inside = arrow("compute").index_in(cells, value_set=options)
+    return np.asarray(inside.fill_null(-1), dtype=np.intp)  # [Z2] equality, cell by cell
 
 
 def _folded(texts: Any) -> Any:
@@ -189,11 +180,8 @@ def text_of(cell: Any) -> str | None:
 
 
 def read_as(column: Any, declared: str, place: str = "The column") -> Any:
-    """Read each cell of a column of Arrow as the type of this name, or as missing.
-
-    Raises only if the column as a whole holds neither numbers nor texts, such as one of lists.
-    No cell becomes a value of Python but texts and numbers: others, it may not be able to hold.
-    """
+    """Read each cell of a column of Arrow as the type of this name, or as missing."""
+    # No cell becomes a value of Python but texts and numbers: others, it may not be able to hold.
     pa, types, compute = arrow(), arrow("types"), arrow("compute")
     column = plain(column)
     wanted, stored, kind = type_of(declared), column.type, arrow_kind(declared)
@@ -234,10 +222,7 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
 
 
 def plain(column: Any) -> Any:
-    """Return the same cells of a type that Arrow computes with; bytes as the texts that they are.
-
-    One complex number makes a library write all numbers of its column as such, ``(1.5+0j)``.
-    """
+    """Return the same cells of a type that Arrow computes with; bytes as texts."""
     pa, types, compute, kind = arrow(), arrow("types"), arrow("compute"), column.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(column.cast(kind.storage_type))
@@ -263,17 +248,14 @@ def is_text(stored: Any) -> bool:
 
 
 def _parsed(column: Any, wanted: Any) -> Any:
-    """Read texts as numbers: all at once if Arrow can, else each alone, with the same result.
-
-    What Arrow makes of a text alone is the rule; the pattern only saves time. Truth values are
-    numbers too, as they are where a column holds nothing else.
-    """
+    """Read texts as numbers: all at once if Arrow can, else each alone, with the same result."""
     pa, compute = arrow(), arrow("compute")
     with contextlib.suppress(pa.ArrowException):
         return column.cast(wanted)
     column = compute.ascii_trim_whitespace(column)
     for word, number in (("true", "1"), ("false", "0")):
         column = compute.replace_substring_regex(column, f"(?i)^{word}$", number)
+    # What Arrow makes of a text alone is the rule; the pattern only saves time.
     doubtful = compute.match_substring_regex(column, PERHAPS)
     column = compute.if_else(doubtful, column, pa.scalar(None, pa.string()))
     as_doubles = _each(column, lambda cells: _cast(cells, pa.float64()))
@@ -304,16 +286,12 @@ def _cast(cells: Any, wanted: Any) -> Any:
 
 
 def _in_range(column: Any, wanted: Any) -> Any:
-    """Keep the whole numbers inside the range of a type.
-
-    The last of 64 bits is a power of two as a double, and with it all that are the same double:
-    with a missing cell many libraries have doubles.
-    """
+    """Keep the whole numbers inside the range of a type."""
+    # The last of 64 bits is a power of two as a double, and with it all that are the same double.
     compute, limits = arrow("compute"), np.iinfo(str(wanted))
-    double, most = column.cast("float64", safe=False), float(limits.max)
-    kept = compute.and_(
-        compute.greater_equal(double, float(limits.min)), compute.less(double, most)
-    )
+    double = column.cast("float64", safe=False)
+    least, most = float(limits.min), float(limits.max)
+    kept = compute.and_(compute.greater_equal(double, least), compute.less(double, most))
     kept = compute.and_(kept, compute.equal(double, compute.floor(double)))
     inside = compute.if_else(kept, column, None).cast(wanted, safe=False)
     last = arrow().scalar(int(limits.max), wanted)

@@ -1,8 +1,7 @@
 """Tables on disk: CSV, Parquet, and sheets of workbooks.
 
-A name behind a colon picks a sheet, ``ward.xlsx:Sheet1``. Cells of a sheet have types of their own,
-whatever their neighbours are, so each becomes a text, and `columns.read_as` makes it what was
-declared.
+Cells of a sheet have types of their own, whatever their neighbours are, so each becomes a text, and
+`columns.read_as` makes it what was declared.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import hashlib
 import importlib
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,6 @@ from sfumato.tables.text import (
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 SHEETS = (".xlsx", ".xls", ".ods")
-NAMED = re.compile(rf"(?P<file>.+({'|'.join(map(re.escape, SHEETS))})):(?P<name>[^/\\]+)", re.I)
 COMPRESSED = (".gz", ".zst")
 MAX_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
@@ -47,22 +44,14 @@ METADATA = b"sfumato"  # key under which a written table carries its guarantee
 NOTE_CHECKSUM = "sha256 of the rest"
 
 
-def place_of(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
-    """Return the file, and the name of the sheet inside it if there is one behind a colon."""
-    found = NAMED.fullmatch(str(path))
-    return (Path(path), None) if found is None else (Path(found["file"]), found["name"])
-
-
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the format that the suffix names."""
-    file, _ = place_of(path)
+    file = Path(path)
     is_compressed = file.suffix in COMPRESSED
     suffix = (file.with_suffix("") if is_compressed else file).suffix.lower()
     if suffix in SHEETS and not is_compressed:
         return "sheet"
     if suffix not in FORMATS or (is_compressed and FORMATS[suffix] != "csv"):
-        if file.is_dir():
-            raise InvalidInputError(f"'{path}' is a folder, not a table. Name a file in it.")
         known = ", ".join([*FORMATS, *SHEETS])
         raise InvalidInputError(
             f"'{path}' must end in one of {known}; text may be compressed as .gz or .zst. Got "
@@ -96,11 +85,10 @@ class TableFile:
         self.text = text or (TextFormat(delimiter="\t") if tabs else PLAIN_TEXT)
         for declared in self.types.values():
             type_of(declared)
-        file, _ = place_of(path)
-        if not file.is_file():
-            raise InvalidInputError(f"There is no file '{file}'.")
-        if file.stat().st_size == 0:
-            raise InvalidInputError(f"The file '{file}' is empty.")
+        if not self.path.is_file():
+            raise InvalidInputError(f"There is no file '{path}'.")
+        if self.path.stat().st_size == 0:
+            raise InvalidInputError(f"The file '{path}' is empty.")
         with self._reported():
             self.schema = self._read_schema(declared=bool(self.types) or not guess)
         if not len(self.schema):
@@ -130,12 +118,9 @@ class TableFile:
             raise InvalidInputError(f"The file '{path}' cannot be read: {error}.") from None
         return cls(path, text=text)
 
-    def count_rows(self) -> int:
-        """Return the number of rows; a text is read for it, once."""
-        return self._n_rows
-
     @cached_property
-    def _n_rows(self) -> int:
+    def n_rows(self) -> int:
+        """Number of rows; a text is read for it, once."""
         with self._reported():
             if self.format == "csv":
                 return sum(block.count(b"\n") for block in read_blocks(self.path))
@@ -177,9 +162,8 @@ class TableFile:
             hint = ""
             if len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
                 hint = " The first line must name the columns, with the declared delimiter between."
-            raise InvalidInputError(
-                f"The table '{self.path}' has no column {name!r}. It has: {shown}.{hint}"
-            )
+            named = f"The table '{self.path}' has no column {name!r}."
+            raise InvalidInputError(f"{named} It has: {shown}.{hint}")
 
     def metadata(self) -> dict[str, Any] | None:
         """Return what `write_table` stored along with the rows, if it did."""
@@ -286,9 +270,8 @@ class TableFile:
             ) from None
 
 
-def read_sheet(path: str | os.PathLike[str]) -> Any:
-    """Return a sheet as a table of texts: its first row names the columns."""
-    file, name = place_of(path)
+def read_sheet(file: Path) -> Any:
+    """Return the sheet of a workbook as a table of texts: its first row names the columns."""
     try:
         calamine: Any = importlib.import_module("python_calamine")
     except ImportError:
@@ -298,14 +281,12 @@ def read_sheet(path: str | os.PathLike[str]) -> Any:
     rows: list[list[Any]] = []
     try:
         book = calamine.CalamineWorkbook.from_path(str(file))
-        offered = book.sheet_names
-        chosen = offered[0] if name is None and len(offered) == 1 else name
-        if chosen not in offered:
+        if len(book.sheet_names) != 1:
             raise InvalidInputError(
-                f"'{file}' holds {len(offered)} sheets: {', '.join(map(repr, offered[:12]))}. Name "
-                f"one after a colon: '{file}:{offered[0] if offered else 'NAME'}'."
+                f"'{file}' holds {len(book.sheet_names)} sheets: save the one with the table as a "
+                "workbook of its own, or as CSV."
             )
-        sheet = book.get_sheet_by_name(chosen)
+        sheet = book.get_sheet_by_index(0)
         given = iter(sheet.iter_rows() if sheet.end is not None else ())
         while True:
             try:
@@ -329,10 +310,7 @@ def read_sheet(path: str | os.PathLike[str]) -> Any:
 
 
 def coded_texts(schema: Any) -> list[str]:
-    """Return the columns of coded texts, which Arrow casts unless they are asked for as such.
-
-    The cast looks at all texts, and one that is not UTF-8 would be an error of the file.
-    """
+    """Return the columns of coded texts: their cast would fail at one that is not UTF-8."""
     is_coded = arrow("types").is_dictionary
     return [f.name for f in schema if is_coded(f.type) and plain_type(f.type) == "string"]
 
@@ -354,32 +332,23 @@ def plain_type(declared: Any) -> str:
 def write_table(
     table: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None
 ) -> Path | None:
-    """Write a table, aside and renamed, in the format that the suffix names.
-
-    What is stored along with the rows is inside a Parquet file, and in a note next to a text; it
-    has a checksum, because neither the end of a Parquet file nor a text has one.
-    """
+    """Write a table, aside and renamed; metadata inside a Parquet file or in a note beside it."""
     if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")
     own = {key: v for key, v in (table.schema.metadata or {}).items() if key != METADATA}
     if format_of(path) == "parquet":
         own |= {} if metadata is None else {METADATA: note_of(metadata)}
         with atomic_write(path) as file:
-            arrow("parquet").write_table(
-                table.replace_schema_metadata(own), file, write_page_checksum=True
-            )
+            table = table.replace_schema_metadata(own)
+            arrow("parquet").write_table(table, file, write_page_checksum=True)
         return None
     delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
     options = arrow("csv").WriteOptions(delimiter=delimiter)
-    if metadata is None:
-        with atomic_write(path) as file:
-            arrow("csv").write_csv(table, file, options)
-        return None
-    beside = metadata_beside(path)
-    with atomic_write(beside) as note:  # renamed only after the table
-        note.write(note_of(metadata))
-        with atomic_write(path) as file:
-            arrow("csv").write_csv(table, file, options)
+    beside = None if metadata is None else metadata_beside(path)
+    with ExitStack() as stack:
+        if beside is not None and metadata is not None:  # renamed only after the table
+            stack.enter_context(atomic_write(beside)).write(note_of(metadata))
+        arrow("csv").write_csv(table, stack.enter_context(atomic_write(path)), options)
     return beside
 
 

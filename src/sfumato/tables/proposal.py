@@ -40,12 +40,7 @@ ID_NAME = re.compile(
 )
 ID_TEXT = re.compile(r"[A-Za-z]{0,4}[-_]?\d{3,}")  # as in P00123
 DATE_FORMATS = (
-    "%d.%m.%Y",
-    "%Y-%m-%d",
-    "%Y/%m/%d",
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d-%m-%Y",
+    *("%d.%m.%Y", "%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"),
     "%Y-%m-%dT%H:%M:%S",
 )
 
@@ -84,9 +79,7 @@ class ColumnSummary:
         self.seen += len(present)
         if self.values is not None and (kind or self.type == "string"):
             counted = compute.value_counts(present)
-            self.values.update(
-                dict(zip(*(part.to_pylist() for part in counted.flatten()), strict=True))
-            )
+            self.values.update(dict(zip(*(p.to_pylist() for p in counted.flatten()), strict=True)))
             if len(self.values) > MAX_COUNTED:
                 self.values = None
         for written in self.formats if self.type == "string" and len(present) else ():
@@ -105,11 +98,9 @@ class ColumnSummary:
         """Whether the column looks like an ID of which some records have the same."""
         if self.values is None or not FEW < len(self.values) < self.seen:
             return False
-        if self.type != "string" and not self.whole:
-            return False
-        return bool(ID_NAME.search(self.name)) or (
-            self.type == "string" and all(ID_TEXT.fullmatch(each) for each in self.values)
-        )
+        is_text = self.type == "string"
+        is_named = bool(ID_NAME.search(self.name)) and (is_text or self.whole)
+        return is_named or (is_text and all(ID_TEXT.fullmatch(each) for each in self.values))
 
     @property
     def spellings(self) -> dict[str, str]:
@@ -158,19 +149,15 @@ class ColumnSummary:
             return self._proposed_number(kind, marked)
         if spelt and len(spelt) <= MAX_CATEGORIES:
             if len(spelt) < len(values):
-                marked["note"] += (
-                    "; written in several ways, which differ in case or spaces and are one"
-                )
+                marked["note"] += "; written in several ways, by case or spaces, which are one"
             return Column(self.name, self.type, categories=tuple(sorted(spelt.values())), **marked)
-        why = f"values of type {self.type} are neither numbers nor texts"
+        why = f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
         if not self.seen:
             why = "the column is empty"
         elif is_id:
             why = "nearly every record has a value of its own, as an ID has"
-        elif self.type == "string":
-            why = (
-                f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
-            )
+        elif self.type != "string":
+            why = f"values of type {self.type} are neither numbers nor texts"
         return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
 
     def _proposed_number(self, kind: str, marked: dict[str, Any]) -> Column:
@@ -180,7 +167,7 @@ class ColumnSummary:
             lower, upper = math.floor(lower), math.ceil(upper)
         if sentinels:
             marked["note"] += (
-                f"; {_texts(sentinels)} looks like a mark of missing cells, and is read as one"
+                f"; {_texts(sentinels)} looks like a mark of missing cells: read as one"
             )
             marked |= {"missing": True, "sentinels": sentinels}
         sample = [each for each in self.sample if each > 0 and each not in sentinels]
@@ -194,27 +181,23 @@ class ColumnSummary:
 
     def proposed_target(self) -> Target:
         """Propose the set of labels, or the range of a target that is continuous."""
-        kind, told, values = arrow_kind(self.type), "", self.values
+        kind, values = arrow_kind(self.type), self.values
         is_many = values is None or len(values) > FEW_LABELS
         if kind in tuple("iuf") and self.seen and (not self.whole or is_many):
-            sentinels = self.sentinels
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
-            if sentinels:
+            if sentinels := self.sentinels:
                 note += f"; {_texts(sentinels)} looks like a mark of missing cells"
             ends = rounded_outwards(self.lowest, self.highest)
             return Target(self.name, self.type, *ends, note=note)
-        if is_date(self.type):
-            told = "is a date, not a label"
-        elif not self.seen:
+        told = ""
+        if not self.seen:
             told = "is empty: no record has a label"
         elif not (kind or self.type == "string"):
             told = f"has values of type {self.type}, which are not labels"
         elif values is None or len(values) > MAX_LABELS:
             told = f"has more than {MAX_LABELS} different values, too many for labels"
         elif len(values) < 2:
-            told = (
-                "has fewer than two different labels in this table; a classifier needs at least two"
-            )
+            told = "has fewer than two different labels; a classifier needs at least two"
         if told:
             raise InvalidInputError(f"The target {self.name!r} {told}.")
         typed: Any = set(self.spellings.values()) if self.type == "string" else set(values or ())
@@ -237,8 +220,7 @@ class Description:
 
 def describe_table(source: TableFile, target: str | None = None) -> Description:
     """Go once over a table and propose its bounds."""
-    if target is not None:
-        source.require([target])
+    source.require([] if target is None else [target])
     seen = {name: ColumnSummary(name, declared) for name, declared in source.columns.items()}
     n_rows = 0
     for batch in source.batches():
@@ -249,18 +231,10 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
     text = source.text if source.format == "csv" else None
     ids = tuple(name for name, each in seen.items() if each.is_repeated_id and name != target)
-    columns = tuple(
-        each.proposed() for name, each in seen.items() if name != target and name not in ids[:1]
-    )
+    columns = tuple(each.proposed() for n, each in seen.items() if n not in (target, *ids[:1]))
     labels = None if target is None else seen[target].proposed_target()
-    bounds = TableBounds(
-        columns,
-        labels,
-        text=text,
-        person=ids[0] if ids else None,
-        person_rows=PERSON_ROWS if ids else None,
-        looks_like_ids=ids,
-    )
+    person: Any = (ids[0], PERSON_ROWS) if ids else (None, None)
+    bounds = TableBounds(columns, labels, False, text, *person, looks_like_ids=ids)
     return Description(n_rows, tuple(seen.values()), bounds)
 
 

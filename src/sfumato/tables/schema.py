@@ -205,10 +205,9 @@ class Feature(Column):
     """One number or one category of a record: a column, or one part of a column of dates.
 
     Its cells are numbers in public units: logarithms where `log` is declared, places of categories.
-    `source` is the column that it is read from; `fill` is what a missing cell counts as, or NaN.
     """
 
-    source: str = ""
+    source: str = ""  # the column that it is read from
     part: str = ""
 
     @property
@@ -264,10 +263,7 @@ class Feature(Column):
 
 @dataclass(frozen=True)
 class Target(Column):
-    """The column to predict: its possible labels, or the range of its numbers.
-
-    With the word "public" as its categories, the labels are those that are found.
-    """
+    """The column to predict: its possible labels, or "public", or the range of its numbers."""
 
     @property
     def labels(self) -> Any:
@@ -289,7 +285,7 @@ class Target(Column):
             return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
         if self.labels == PUBLIC_LABELS:
             return np.asarray(self.read(as_column(column)).to_pylist(), dtype=object)
-        known = np.asarray(sorted(Bounds(labels=self.labels).labels))
+        known = np.asarray(sorted(self.labels))
         none: Any = np.nan if known.dtype.kind in REAL_KINDS else None
         listed = np.append(known.astype(float if none else object), none)
         return np.asarray(listed[codes_of(column, known.tolist())])  # [Z2]
@@ -339,10 +335,9 @@ def _moment(day: Any) -> datetime:
 
 
 def _number(value: Any, key: str, place: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise MissingBoundsError(f"{place} needs '{key}', one finite number.")
-    if abs(value) > MAX_MAGNITUDE:
-        raise InvalidInputError(f"{place}: '{key}' must lie between -1e150 and 1e150.")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and abs(value) <= MAX_MAGNITUDE):
+        raise MissingBoundsError(f"{place} needs '{key}', one number between -1e150 and 1e150.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -438,27 +433,19 @@ class TableBounds:
             The bounds. Writing them down declares them public.
         """
         records = {str(name): _declared(value) for name, value in columns.items()}
-        about = None
+        found: dict[str, Any] = {"version": LAYOUT, "confirmed": True, "columns": records}
         if target is not None:
             if target not in records:
                 raise InvalidInputError(f"'columns' must say what the target {target!r} can be.")
-            record = records.pop(target)
-            if "categories" in record:
-                record["labels"] = record.pop("categories")
-            about = {"column": target, **record}
-        about_persons = {"person": person, "person_rows": person_rows, "per_person": per_person}
-        return cls.from_record(
-            {"version": LAYOUT, "confirmed": True, "target": about, "columns": records}
-            | {name: value for name, value in about_persons.items() if value is not None}
-        )
+            found["target"] = {"column": target, **records.pop(target)}
+            if "categories" in found["target"]:
+                found["target"]["labels"] = found["target"].pop("categories")
+        about = {"person": person, "person_rows": person_rows, "per_person": per_person}
+        return cls.from_record(found | {k: v for k, v in about.items() if v is not None})
 
     def __repr__(self) -> str:
-        about = [
-            f"{len(self.used)} columns",
-            *([f"target {self.target.name!r}"] if self.target else []),
-        ]
-        about += [f"person {self.person!r}"] if self.person else []
-        return f"TableBounds({', '.join(about)}, confirmed={self.confirmed})"
+        about = f"{len(self.used)} columns, target {self.target.name!r}" if self.target else "..."
+        return f"TableBounds({about}, confirmed={self.confirmed})"
 
     @property
     def seal(self) -> str:
@@ -609,12 +596,8 @@ class TableBounds:
         known = {"version", "confirmed", "confirmed_by", "seal", "target", "columns", "file"}
         known |= set(ABOUT_PERSONS)
         version = _mapping(record, known, "The file").get("version")
-        if type(version) is not int:
-            raise InvalidInputError(f"'version' must be the number {LAYOUT}.")
-        if version != LAYOUT:
-            raise InvalidInputError(
-                f"It has version {version}; this Sfumato reads version {LAYOUT}."
-            )
+        if type(version) is not int or version != LAYOUT:
+            raise InvalidInputError(f"Its 'version' is {version!r}; this Sfumato reads {LAYOUT}.")
         if not isinstance(record.get("confirmed"), bool):
             raise InvalidInputError("'confirmed' must be true or false.")
         columns = record.get("columns")
@@ -629,9 +612,9 @@ class TableBounds:
             target = Target.from_record(name, about)
         found = tuple(Column.from_record(name, each) for name, each in columns.items())
         person = record.get("person")
-        others = {person, None if target is None else target.name}
         if target is not None and person == target.name:
             raise InvalidInputError("'person' and [target] must name different columns.")
+        others = {person, target and target.name}
         found = tuple(column for column in found if column.name not in others)
         names = [each.name for column in found if not column.left_out for each in column.features]
         if len(set(names)) != len(names):
@@ -713,19 +696,15 @@ class TableBounds:
         if self.confirmed:
             by = {} if self.confirmed_by is None else {"confirmed_by": self.confirmed_by}
             record = {**dict(list(record.items())[:2]), **by, "seal": self.seal, **record}
-        notes = {each.name: each.note for each in self.columns}
-        about = {key: value for key, value in record.items() if not isinstance(value, Mapping)}
-        sections = {"": (about, "")}
-        for key in ("file", "target"):
-            if key in record:
-                note = self.target.note if key == "target" and self.target else ""
-                sections[f"[{key}]"] = record[key], note
-        for name, column in record["columns"].items():
-            sections[f"[columns.{_toml(name)}]"] = column, notes.get(name, "")
+        columns = record.pop("columns")
+        sections = [(f"[{key}]", record.pop(key)) for key in ("file", "target") if key in record]
+        sections += [(f"[columns.{_toml(name)}]", columns[name]) for name in columns]
+        notes = {f"[columns.{_toml(each.name)}]": each.note for each in self.columns}
+        notes["[target]"] = self.target.note if self.target else ""
         parts = [HEAD]
-        for title, (pairs, note) in sections.items():
-            note = " ".join("".join(c if c.isprintable() else " " for c in note).split())
-            lines = [title] * bool(title) + [f"# {note}"] * bool(note)
+        for title, pairs in [("", record), *sections]:
+            note = "".join(c if c.isprintable() else " " for c in notes.get(title, ""))
+            lines = [title] * bool(title) + [f"# {' '.join(note.split())}"] * bool(note)
             lines += [f"{key} = {_toml(value, key)}" for key, value in pairs.items()]
             parts.append("\n".join([*lines, ""]))
         with atomic_write(path) as file:
@@ -747,7 +726,7 @@ def _toml(value: Any, key: str = "") -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
-        if key in ("lower", "upper") and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        if key in ("lower", "upper") and DAY.fullmatch(value):
             return value
         # a basic string of TOML is one of JSON, but for one character
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -15,9 +15,8 @@ import contextlib
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -48,8 +47,6 @@ QUOTE = '"'
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-MAX_MARKERS = 5
 GUESSED_TYPES = (
     *("int64", "double", "bool", "date32[day]", "time32[s]", "timestamp[s]", "timestamp[ns]"),
 )
@@ -166,8 +163,7 @@ def csv_batches(
 ) -> Iterator[Any]:
     """Yield tables of the columns in `types`: of these types where Arrow can, else of texts.
 
-    Where Arrow can read all cells of a block, it reads each of them as `read_as` would. With
-    `strict`, for the eyes of the owner, a line that cannot be read is an error.
+    With `strict`, for the eyes of the owner, a line that cannot be read is an error.
     """
     pa, compute = arrow(), arrow("compute")
     d, q = re.escape(text.delimiter), QUOTE
@@ -299,33 +295,16 @@ def sniff_text(path: Path, **known: Any) -> TextFormat | None:
     lines = [line for line in lines if len(line) <= 100_000]  # csv takes no longer field
 
     def fit(delimiter: str) -> tuple[float, int]:  # lines with as many fields as the header
-        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter)]
-        if not widths or widths[0] < 2:
-            return 0.0, 0
-        return Counter(widths)[widths[0]] / len(widths), widths[0]
+        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter)] or [0]
+        return widths.count(widths[0]) / len(widths) if widths[0] > 1 else 0.0, widths[0]
 
     delimiter = known.get("delimiter") or max(DELIMITERS, key=fit)
     rows = list(csv.reader(lines, delimiter=delimiter))
-    body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
-    cells = [cell for column in columns for cell in column]
+    cells = [cell.strip() for row in rows[1:] if len(row) == len(rows[0]) for cell in row]
     found: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding}
+    found["missing"] = tuple(dict.fromkeys(cell for cell in cells if cell in MARKERS))
     commas = sum(1 for cell in cells if WITH_COMMA.fullmatch(cell))
     points = sum(1 for cell in cells if WITH_POINT.fullmatch(cell) and not GROUPED.fullmatch(cell))
     if delimiter != "," and commas > points:
         found |= {"decimal": ",", "thousands": "." if any(map(GROUPED.fullmatch, cells)) else ""}
-    text = TextFormat(**{**found, **known})
-    marks: dict[str, None] = {}  # known words, and few odd ones among numbers
-    for column in columns:
-        values = Counter(cell for cell in column if cell)
-        as_points = {cell: cell.replace(text.thousands or "\0", "") for cell in values}
-        odd = [
-            cell
-            for cell in values
-            if not NUMBER.fullmatch(as_points[cell].replace(text.decimal, "."))
-        ]
-        n_odd = sum(values[cell] for cell in odd)
-        few = len(odd) <= MAX_MARKERS and n_odd <= 0.5 * values.total()
-        numbers = few and len(values) - len(odd) > len(odd)
-        marks |= dict.fromkeys(odd if numbers else [cell for cell in odd if cell in MARKERS])
-    return replace(text, missing=known.get("missing", tuple(marks)))
+    return TextFormat.from_record({**found, **known})

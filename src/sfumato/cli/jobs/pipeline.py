@@ -83,7 +83,7 @@ def fit_rows(model: Any, source: TableFile | Partitions) -> Any:
     # A text is parsed once, whatever the passes; other files are read again where they are long.
     read = partial(source.batches, names)
     is_kept = False
-    is_long = source.count_rows() * len(names) > LONG  # public, or without effect on releases
+    is_long = source.n_rows * len(names) > LONG  # public, or without effect on releases
     if not is_long or (source.format == "csv" and fits_in_memory(3 * source.path.stat().st_size)):
         read, is_kept = partial(iter, list(read())), True
     if is_long:
@@ -117,7 +117,7 @@ def fit_table(
         source.require(list(bounds.types()))
     if model is None:
         is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
-        n_rows = source.count_rows() if isinstance(source, TableFile) and is_public else None
+        n_rows = source.n_rows if isinstance(source, TableFile) and is_public else None
         model = default_model(bounds, promise, n_rows)
     if promise.unit == Unit.PERSON and bounds.person is None:
         raise InvalidInputError("Unit 'person' needs the column of IDs: person in the bounds.")
