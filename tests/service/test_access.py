@@ -23,7 +23,6 @@ EXPECTED = {
     "GET /datasets/{name}": ANYBODY,
     "POST /datasets/{name}/describe": {"officer"},
     "POST /datasets/{name}/open": {"officer"},
-    "GET /datasets/{name}/dummy": ANYBODY,
     "POST /datasets/{name}/plan": {"analyst"},
     "POST /datasets/{name}/jobs": {"analyst"},
     "GET /jobs": ANYBODY,
@@ -271,7 +270,6 @@ def test_the_web_process_cannot_open_rows(tmp_path: Path) -> None:
         ("[datasets.a]\npath = 'a.csv'\nquotas = {eve = 1}", "no analyst"),
         ("[datasets.a]\npath = 'a.csv'\nbudget = 'b'", "no data set 'b'"),
         ("[datasets.a]\npath = 'a.csv'\nepsilon = -1", "datasets.a.epsilon"),
-        ("[service]\ncertificate = 'a.pem'", "'key'"),
     ],
 )
 def test_a_wrong_file_says_where(tmp_path: Path, text: str, said: str) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sfumato import Ledger
@@ -42,6 +43,13 @@ def test_a_fit_is_charged_stored_and_certified(house: House) -> None:
     certificate = verified((place / "certificate.json").read_bytes(), file=place / "model.sfumato")
     assert certificate["purpose"] == "triage"
     assert certificate["by"] == "ada"
+
+
+def test_a_density_is_drawn_in_the_units_of_the_table(house: House) -> None:
+    job = house.done(kind="density", estimator="PrivateDensity", columns=["age"])
+    (chart,) = house.call("ada", "GET", f"/releases/{job['id']}")["charts"]
+    x, y = ([row[name] for row in chart["rows"]] for name in ("x", "y"))
+    assert np.trapezoid(y, x) == pytest.approx(1.0, abs=0.05)
 
 
 def test_what_needs_approval_waits_with_its_price_and_is_declined_for_free(house: House) -> None:

@@ -45,14 +45,10 @@ def test_a_start_that_cannot_be_says_why(tmp_path: Path) -> None:
     told = start(house, "--port", "0")
     assert (told.returncode, "Another service" in told.stderr) == (2, True)
     held.close()
-    for words, said in (
-        ({"host": "0.0.0.0"}, "in the clear"),
-        ({"certificate": "no.pem", "key": "no.key"}, "unusable"),
-    ):
-        house.service = words
-        house.declare()
-        with pytest.raises(InvalidInputError, match=said):
-            serve_parts(type(house.settings)(house.file), ready=print)
+    house.service = {"host": "0.0.0.0"}
+    house.declare()
+    with pytest.raises(InvalidInputError, match="in the clear"):
+        serve_parts(type(house.settings)(house.file), ready=print)
     house.file.write_text("[service")
     told = start(house)
     assert (told.returncode, "Traceback" in told.stderr) == (2, False)

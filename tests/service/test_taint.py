@@ -21,7 +21,6 @@ TASKS: list[dict[str, Any]] = [
     {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
     {"kind": "density", "estimator": "PrivateDensity", "columns": ["age"]},
     {"kind": "moments", "estimator": "PrivateMoments"},
-    {"kind": "curve", "estimator": "PrivateMeanCurve", "columns": ["age", "bmi"]},
     {"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": -1}},
 ]
 PLACES = ("/jobs", "/datasets", "/releases", "/datasets/patients")

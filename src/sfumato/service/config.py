@@ -74,8 +74,6 @@ class Service(_Table):
     database: str | None = None  # URL of PostgreSQL for ledger and store
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
-    certificate: str | None = None
-    key: str | None = None
     behind_proxy: bool = False  # a proxy in front handles HTTPS
     sign_in_header: Name | None = None  # in which that proxy names the person
     workers: Annotated[int, Field(ge=1, le=64)] = 2
@@ -106,8 +104,6 @@ class Config(_Table):
                 raise ValueError(f"datasets.{name}.budget: there is no data set {one.budget!r}")
         if self.service.sign_in_header and not self.service.behind_proxy:
             raise ValueError("service.sign_in_header needs behind_proxy = true")
-        if (self.service.certificate is None) != (self.service.key is None):
-            raise ValueError("service: TLS needs 'certificate' and 'key'")
         return self
 
 
@@ -122,7 +118,7 @@ class Settings:
         self.folder = Path.cwd() if self.file is None else self.file.parent
         self.state = self.folder / self._config.service.state
         service = self._config.service
-        self.is_secure = service.behind_proxy or service.certificate is not None
+        self.is_secure = service.behind_proxy
         database = service.database or os.environ.get("SFUMATO_SERVICE_DATABASE")
         self.ledger_address = database or str(self.state / "ledger.db")
         self.store_address = database or str(self.state / "service.db")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import io
 import json
 import secrets
 from collections.abc import Callable, Mapping
@@ -22,7 +21,6 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from sfumato.cli.jobs.dummies import dummy_table
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.models.saving import load
@@ -45,7 +43,6 @@ KINDS = {
     "fit": "Model that predicts the target",
     "fabricate": "Fabricated (synthetic) rows",
     "density": "Density of one or two columns",
-    "curve": "Mean of curves",
     "moments": "Means and covariances",
 }
 STATES = {
@@ -79,7 +76,7 @@ class _Body(BaseModel):
 class NewJob(_Body):
     """A request for a release."""
 
-    kind: Literal["fit", "fabricate", "density", "curve", "moments"] = Field(
+    kind: Literal["fit", "fabricate", "density", "moments"] = Field(
         default="fit", description="What is made."
     )
     estimator: str | None = Field(
@@ -88,9 +85,7 @@ class NewJob(_Body):
     parameters: dict[str, Any] = Field(
         default_factory=dict, max_length=40, description="Settings of the model, by name."
     )
-    columns: list[Line] = Field(
-        default_factory=list, max_length=100, description="Of a density or curve."
-    )
+    columns: list[Line] = Field(default_factory=list, max_length=100, description="Of a density.")
     rows: int | None = Field(
         default=None, ge=1, le=10**6, description="Rows to fabricate; by default as many."
     )
@@ -332,20 +327,6 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
     office.store.change(call.who.name, "data set", name, "open", **words, **changes)
     office.sync()
     return {"name": name}
-
-
-@verb("GET", "/datasets/{name}/dummy")
-def dummy_rows(
-    call: Call, name: str, rows: Annotated[int, Query(ge=1, le=10_000)] = 200
-) -> Response:
-    """Rows made from the bounds alone, as CSV: try your code out before you spend."""
-    from pyarrow import csv
-
-    found = call.office.found(call.who, name, is_open=True)
-    buffer = io.BytesIO()
-    csv.write_csv(dummy_table(TableBounds.from_record(as_tuples(found["bounds"])), rows), buffer)
-    named = {"Content-Disposition": f'attachment; filename="{name}-dummy.csv"'}
-    return Response(buffer.getvalue(), media_type="text/csv", headers=named)
 
 
 # Requests -----------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import logging
 import socket
-import ssl
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -56,8 +55,7 @@ def serve_parts(
         Workers(settings).run()
         return
     bound, app = _bound(settings, host, port), create_app(settings)
-    scheme = "https" if service.certificate else "http"
-    ready(f"{scheme}://{host}:{bound.getsockname()[1]}")
+    ready(f"http://{host}:{bound.getsockname()[1]}")
     answer = partial(_answer, settings, app, bound)
     if part == "web":
         answer()
@@ -67,21 +65,12 @@ def serve_parts(
 
 
 def _bound(settings: Settings, host: str, port: int) -> socket.socket:
-    """Check the address and the certificate, and take the port before anything is promised."""
-    service = settings.config.service
+    """Check the address, and take the port before anything is promised."""
     if host not in LOOPBACK and not settings.is_secure:
         raise InvalidInputError(
-            f"'{host}' can be reached by others, who would send tokens in the clear: state "
-            "'certificate' and 'key', or 'behind_proxy = true' for a proxy that handles HTTPS."
+            f"'{host}' can be reached by others, who would send tokens in the clear: put a proxy "
+            "in front that handles HTTPS, and state 'behind_proxy = true'."
         )
-    if service.certificate and service.key:
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(
-                settings.folder / service.certificate, settings.folder / service.key
-            )
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidInputError(f"The certificate or its key is unusable: {error}.") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # By its protocol asyncio knows TCP, and does not hold an answer's body back for 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -111,14 +100,11 @@ def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:
                 self.transport.close()
 
     sys.setswitchinterval(SWITCH)
-    service = settings.config.service
     forbid_reading([settings.source(one)[1] for one in settings.config.datasets.values()])
     config = uvicorn.Config(
         app,
         http=Patient,
-        ssl_certfile=service.certificate and str(settings.folder / service.certificate),
-        ssl_keyfile=service.key and str(settings.folder / service.key),
-        proxy_headers=service.behind_proxy,
+        proxy_headers=settings.is_secure,
         access_log=False,  # paths name data sets and people
         server_header=False,
         log_config=None,

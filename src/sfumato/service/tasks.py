@@ -8,14 +8,17 @@ is read.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import sfumato
 from sfumato.cli.jobs.dummies import dummy_table
@@ -23,16 +26,17 @@ from sfumato.cli.jobs.pipeline import (
     MODELS,
     PrivacyRequest,
     fabricate_table,
+    fit_rows,
     fit_table,
     make_model,
 )
-from sfumato.cli.jobs.publishing import FUNCTIONS, grid_table, release_table
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.receipt import Receipt
 from sfumato.models.saving import save
 from sfumato.privacy.events import Event
 from sfumato.report.certificate import certificate_of, signed, written
 from sfumato.service.charts import charts_of
+from sfumato.tables.columns import arrow, arrow_kind
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
@@ -42,8 +46,7 @@ MODEL_OF = {kind: name for name, kind in MODELS.items()}
 ESTIMATORS: dict[str, tuple[str, ...]] = {
     "fit": tuple(MODEL_OF),
     "fabricate": ("Fabricator",),
-    "density": (FUNCTIONS["density"],),
-    "curve": (FUNCTIONS["curve"],),
+    "density": ("PrivateDensity",),
     "moments": ("PrivateMoments", "PrivatePCA"),
 }
 # Parameters that are no settings of a model: who pays, what is promised, what the machine does.
@@ -75,8 +78,8 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
             )
         _check_value(name, value, 0)
     columns = list(record.get("columns") or [])
-    if columns and kind not in FUNCTIONS:
-        raise InvalidInputError("'columns' are chosen for a density or a curve only.")
+    if columns and kind != "density":
+        raise InvalidInputError("'columns' are chosen for a density only.")
     return {
         "kind": kind,
         "estimator": estimator,
@@ -207,19 +210,53 @@ def _made(
                 source, bounds, promise, n_rows=task["rows"], options=parameters
             )
             return model, table
-        if kind in FUNCTIONS:
-            columns = tuple(task["columns"])
-            model = release_table(
-                source, bounds, promise, function=kind, columns=columns, options=parameters
-            )
-            axes = 1 if kind == "curve" else model.n_features_in_
-            return model, grid_table(model, GRID[axes]) if axes in GRID else None
+        if kind == "density":
+            model = _fit_density(source, bounds, promise, task["columns"], parameters)
+            return model, _density_table(model)
         bounds.require_confirmed()
         model = make_model(getattr(sfumato, task["estimator"]), promise, bounds, parameters)
         # That there are no rows is an error only where their number is public.
         may_be_empty = promise.relation == "add_or_remove_one"
         declared = source.declared(bounds.types(), bounds.text)
         return model.fit(declared.read(list(bounds.types()), may_be_empty=may_be_empty)), None
+
+
+def _fit_density(
+    source: TableFile,
+    bounds: TableBounds,
+    promise: PrivacyRequest,
+    names: Sequence[str],
+    parameters: Mapping[str, Any],
+) -> Any:
+    """Release the density of some columns of numbers."""
+    bounds.require_confirmed()
+    known = {column.name: column for column in bounds.used}
+    for name in names:
+        if name not in known:
+            raise InvalidInputError(f"The bounds have no column {name!r}, or leave it out.")
+    used = [known[name] for name in names or known]
+    for column in used:
+        if column.categories is not None or column.parts:
+            raise InvalidInputError(
+                f"A density needs columns of numbers, and {column.name!r} contains categories or "
+                "dates. Choose others by name."
+            )
+    # Whole numbers are counted one by one: no cell holds more of them than another.
+    steps = [1.0 if arrow_kind(column.type) in ("b", "i", "u") else None for column in used]
+    given = {"step": steps} if any(steps) else {}
+    chosen = replace(bounds, columns=tuple(replace(one, log=False) for one in used), target=None)
+    model = make_model(sfumato.PrivateDensity, promise, chosen, {**given, **parameters})
+    return fit_rows(model, source.declared(bounds.types(), bounds.text))
+
+
+def _density_table(model: Any) -> Any:
+    """Return the density at a grid of its public domain."""
+    box, n_features = model.row_bounds.box(model.n_features_in_), model.n_features_in_
+    axes = [np.linspace(low, high, GRID[n_features]) for low, high in zip(*box, strict=True)]
+    points = np.array(list(itertools.product(*axes)))
+    names = [column.name for column in model.bounds.used]
+    table = arrow().table(dict(zip(names, points.T, strict=True)))
+    return table.append_column("density", arrow().array(model.density(points)))
 
 
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:

@@ -59,7 +59,7 @@ setTimeout(refresh, 1000);
 // The price of a request, while it is written.
 const ask = document.querySelector("form[data-preview]");
 if (ask) {
-  const cost = document.getElementById("cost");
+  const cost = document.getElementById("cost"), field = document.getElementById("epsilon");
   let timer, newest = 0;
   const preview = async () => {
     const mine = ++newest;
@@ -82,16 +82,6 @@ if (ask) {
     field.dispatchEvent(new Event("input", { bubbles: true }));
   });
   later();
-}
-// A slider says its number: positions are hundredths of powers of ten.
-const slider = document.getElementById("epsilon-slider");
-const field = document.getElementById("epsilon");
-if (slider && field) {
-  slider.closest("[hidden]")?.removeAttribute("hidden");
-  slider.addEventListener("input", () => { field.value = Number(Math.pow(10, slider.value / 100).toPrecision(2)); });
-  const follow = () => { const value = Number(field.value.replace(",", ".")); if (value > 0) slider.value = Math.round(100 * Math.log10(value)); };
-  field.addEventListener("input", follow);
-  follow();
 }
 // Which settings belong to what is asked.
 const kind = document.getElementById("kind");
