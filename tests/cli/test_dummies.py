@@ -21,12 +21,6 @@ COLUMNS = {
         "upper": "2026-01-01",
         "parts": ("hour",),
     },
-    "fine": {
-        "type": "timestamp[us]",
-        "lower": "2025-01-01",
-        "upper": "2026-01-01",
-        "parts": ("year",),
-    },
     "size": {"type": "double", "lower": 0.0, "upper": 1.0},
     "age": {"type": "int64", "lower": 0, "upper": 120},
     "town": {"type": "string", "categories": ("Ghent", "Ypres")},

@@ -65,17 +65,3 @@ def test_fit_obeys_the_file(visits: Path, model: str) -> None:
     assert fitted.guarantee_.unit is Unit.PERSON
     content = output.read_bytes()
     assert b"P000" not in content
-
-
-def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
-    """A command that was asked for nothing protects persons, or says that it cannot."""
-    path = visits.parent / "bounds.toml"
-    run("describe", str(visits), "--target", "ill", "-o", str(path))
-    replace(TableBounds.read(path), confirmed=True).write(path)
-    words = ["--epsilon", "1", "--bounds", str(path)]
-    output = visits.parent / "model.sfumato"
-    fit = ("fit", str(visits), "--model", "gaussian", "-o", str(output), *words)
-    assert run(*fit).exit_code == 0
-    assert sfumato.load(output).guarantee_.unit is Unit.PERSON
-    assert run(*fit, "--unit", "record", "--force").exit_code == 0
-    assert sfumato.load(output).guarantee_.unit is Unit.RECORD

@@ -69,14 +69,6 @@ def test_a_replaced_record_changes_one_party_in_one_row(tmp_path: Path, scenario
         assert np.sum((before[party][0] != after[party][0]).any(axis=1)) == 1
 
 
-def test_by_place_a_removed_record_moves_others_too() -> None:
-    """Why the relation decides: the deal that serves replacing does not serve removing."""
-    X, y = table(0)
-    before = [X[part] for part in spread(y, "random", 4, random_state=7)]
-    after = [X[1:][part] for part in spread(y[1:], "random", 4, random_state=7)]
-    assert sum(not np.array_equal(*pair) for pair in zip(before, after, strict=True)) == 4
-
-
 @pytest.mark.parametrize("odd", [np.nan, 10.0**300, "text", None, 10**400, 1j])
 def test_one_odd_record_moves_no_other(tmp_path: Path, odd: Any) -> None:
     """One cell may make a table of whole numbers one of doubles or of objects, and labels too."""

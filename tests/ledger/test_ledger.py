@@ -21,7 +21,7 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.ledger.ledger import Ledger
-from sfumato.ledger.receipt import Receipt, prepay
+from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.events import (
     Event,
     GaussianEvent,
@@ -98,16 +98,6 @@ def test_the_handle_is_not_a_value(path, monkeypatch):
     assert budget.spent() == 0.5
     assert repr(sent) == repr(budget) == f"Ledger({str(path)!r}).dataset('rows')"
     assert eval(repr(budget)) == budget
-
-
-def test_a_tenth_and_nine_tenths_spend_exactly_one(path):
-    budget = Ledger(path).create("rows", epsilon=1.0)
-    budget.charge(PureEvent(0.1))
-    assert budget.left() == 0.9
-    budget.charge(PureEvent(0.9))
-    assert (budget.spent(), budget.left()) == (1.0, 0.0)
-    with pytest.raises(BudgetExceededError):
-        budget.charge(PureEvent(1e-9))
 
 
 @settings(max_examples=40, deadline=None)
@@ -242,14 +232,6 @@ def test_a_repeated_event_pays_for_its_repetitions():
     receipt.charge(RepeatedEvent(A, 2))
     with pytest.raises(LedgerError):
         receipt.charge(A)
-
-
-def test_prepay_charges_the_budget_once_in_one_go():
-    budget = Ledger().create("rows", epsilon=1.0)
-    receipt = prepay(budget, A, A, unit="record", relation="replace_one")
-    receipt.charge(A)
-    receipt.charge(A)
-    assert budget.events() == (A, A)
 
 
 @pytest.mark.parametrize("words", [{"unit": "entry"}, {"relation": "add_or_remove_one"}])

@@ -12,10 +12,7 @@ from hashlib import sha256
 
 import pytest
 
-from sfumato.exceptions import (
-    LedgerTamperedError,
-    UnsupportedEventError,
-)
+from sfumato.exceptions import LedgerTamperedError, UnsupportedEventError
 from sfumato.ledger import chain as ledger_chain, store as ledger_store
 from sfumato.ledger.chain import EVERY, encode_event
 from sfumato.ledger.ledger import Ledger

@@ -15,10 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from sfumato import Bounds, Guarantee
-from sfumato.exceptions import (
-    InvalidInputError,
-    StoredModelError,
-)
+from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.models import saving as models
 from sfumato.models.saving import load, save
 from sfumato.privacy.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent

@@ -18,10 +18,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.inspection import leaves, unpacked
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
-from sfumato.models.transfer import (
-    fit_autoencoders,
-    improve_labels,
-)
+from sfumato.models.transfer import fit_autoencoders, improve_labels
 from sfumato.privacy.guarantee import Status
 
 # Most targets here are not protected, and `fit` warns of it; one test is about the warning.

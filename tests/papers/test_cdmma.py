@@ -11,14 +11,14 @@ from sklearn.datasets import load_digits
 
 from sfumato import Bounds, MembershipMapping
 from sfumato.models.transfer import all_errors, fit_autoencoders
-from sfumato.papers import Setting, verdict_of
+from sfumato.papers import Setting
 from sfumato.papers.cdmma import (
     MembershipFunctions,
     MembershipTransferClassifier,
     digits as mappings,
     student_t_membership,
 )
-from sfumato.papers.cdmma.digits import TABLE_2, known_labels
+from sfumato.papers.cdmma.digits import known_labels
 from sfumato.privacy.guarantee import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
@@ -53,22 +53,6 @@ def test_target_and_test_rows_are_different_rows() -> None:
     first = narrow.target[0].reshape(8, 8)
     halves = (first[:, ::2] + first[:, 1::2]) / 2
     assert wide.target[0].reshape(8, 4) == pytest.approx(halves)
-
-
-def test_a_table_of_printed_figures_is_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = dict(TABLE_2)
-
-    def found(*_: Any, epsilon: float, **__: Any) -> dict[tuple[str, int], list[float]]:
-        return {(name, 10): [figures[epsilon]] for name in (*mappings.READINGS, "mended")}
-
-    monkeypatch.setattr(mappings, "accuracies", found)
-    entry, full = mappings.ENTRIES[1], Setting(runs=1)
-    monkeypatch.setattr(mappings, "mnist_to_usps", lambda _: None)
-    assert verdict_of(entry, mappings.table_2(full), quick=False) == "reproduced"
-    figures[1.0] = 0.97  # above is as wrong as below
-    outcome = mappings.table_2(full)
-    assert [row.agrees for row in outcome.comparisons] == [True, True, False, False, True, True]
-    assert not any(outcome.claims.values())  # five points between two budgets
 
 
 # Membership functions ----------------------------------------------------------------------------

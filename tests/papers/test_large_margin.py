@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.stats import chi, kstest
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_blobs
@@ -43,9 +41,7 @@ from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassi
 from sfumato.papers.large_margin.risk import excess_risk_bound, printed_risk_bounds
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy import epsilon_spent
-from sfumato.privacy.events import (
-    NonPrivateEvent,
-)
+from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Relation, Status
 from tests.privacy.events import objective_delta
 
@@ -65,22 +61,6 @@ def random_problem(
 
 
 # Coordinates -------------------------------------------------------------------------------------
-
-
-@given(
-    arrays(float, (2, 4, 4), elements=st.floats(-1e3, 1e3)),
-    arrays(float, 4, elements=st.floats(-9, 9)),
-)
-def test_svec_keeps_lengths_angles_and_quadratic_forms(stack: np.ndarray, row: np.ndarray) -> None:
-    matrices = stack + np.swapaxes(stack, 1, 2)
-    vectors = to_vectors(matrices)
-    np.testing.assert_allclose(to_matrices(vectors), matrices, rtol=1e-14)
-    np.testing.assert_allclose(
-        vectors[0] @ vectors[1], np.sum(matrices[0] * matrices[1]), rtol=1e-9, atol=1e-6
-    )
-    features = quadratic_features(row[None])
-    np.testing.assert_allclose(features @ vectors[0], row @ matrices[0] @ row, rtol=1e-9, atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(features), row @ row, rtol=1e-12, atol=1e-200)
 
 
 # The objective against literal formulas ----------------------------------------------------------
@@ -443,16 +423,6 @@ def test_the_printed_objective_falls_without_bound() -> None:
     costs = [smooth(t * direction)[0] for t in (0.0, 1e2, 1e4, 1e6)]
     assert costs == sorted(costs, reverse=True)
     assert costs[3] < -1e5 * abs(values[0])
-
-
-@pytest.mark.parametrize(("weight", "epsilon"), [(1.0, 1.0), (100.0, 1.0), (1.0, 100.0)])
-def test_the_printed_objective_is_bounded_every_other_time_at_most(
-    weight: float, epsilon: float
-) -> None:
-    objective = printed(regularization=weight, epsilon=epsilon)
-    with seeded_noise(3):
-        bounded = np.mean([objective.is_bounded(objective.noise(5)) for _ in range(300)])
-    assert bounded < 0.5 + 4 * 0.5 / math.sqrt(300)
 
 
 def test_the_printed_classifier_is_refuted_wherever_one_looks(tmp_path: Path) -> None:

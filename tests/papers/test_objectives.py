@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from scipy.stats import gamma as gamma_law, kstest
 
 from sfumato import Bounds
@@ -14,14 +13,8 @@ from sfumato.audit.testing import taint_test
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.objective import (
-    GammaObjectiveMechanism,
-    farthest_minimiser,
-)
-from sfumato.papers.feddpdr import (
-    PrintedDPML,
-    losses,
-)
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, farthest_minimiser
+from sfumato.papers.feddpdr import PrintedDPML, losses
 from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.papers.feddpdr.printed import printed_budget
 from sfumato.privacy.events import NonPrivateEvent
@@ -146,37 +139,16 @@ def problem(name, n_classes, rng, n=400, m=6):
     return LinearObjective(loss, rows, losses.targets_of(loss, codes))
 
 
-def literal_minimum(objective, linear, lam):
-    def value(flat):
-        weights = flat.reshape(objective.shape)
-        return objective.value(weights) + np.vdot(linear + lam / 2 * weights, weights)
-
-    def slope(flat):
-        weights = flat.reshape(objective.shape)
-        return (objective.gradient(weights) + linear + lam * weights).ravel()
-
-    found = minimize(
-        value,
-        np.zeros(linear.size),
-        jac=slope,
-        method="L-BFGS-B",
-        options={"gtol": 1e-9, "ftol": 0},
-    )
-    return found.x.reshape(objective.shape)
-
-
 @pytest.mark.parametrize(
     ("name", "n_classes"),
     [("huber", 2), ("huber", 4), ("hinge", 3)],
 )
-def test_newton_agrees_with_another_solver(name, n_classes, rng):
+def test_newton_finds_where_the_gradient_is_zero(name, n_classes, rng):
     objective = problem(name, n_classes, rng)
     linear = rng.normal(0, 5, objective.shape)
     found = objective.minimise(linear, 2.0, 1e-9)
     gradient = objective.gradient(found) + linear + 2.0 * found
     assert np.linalg.norm(gradient) < 1e-8
-    if name != "hinge":  # its rounded corner is too sharp for the other solver
-        np.testing.assert_allclose(found, literal_minimum(objective, linear, 2.0), atol=1e-6)
 
 
 def test_gradient_error_covers_the_rounding(rng):

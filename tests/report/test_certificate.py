@@ -76,7 +76,6 @@ def test_a_thousand_random_edits_are_refused(folder: Path) -> None:
     text = written(signed(content(folder), folder / "key.pem")).encode()
     verified(text, file=folder / "model.sfumato")
     rng = np.random.default_rng(0)
-    n_refused = 0
     for trial in range(1000):
         place = int(rng.integers(len(text)))
         kind = trial % 4
@@ -91,13 +90,9 @@ def test_a_thousand_random_edits_are_refused(folder: Path) -> None:
             end = int(rng.integers(len(text)))
             low, high = sorted((place, end))
             edited = text[:low] + text[high:] + text[low:high]
-        if edited == text:
-            n_refused += 1
-            continue
-        with pytest.raises(CertificateError):
-            verified(edited)
-        n_refused += 1
-    assert n_refused == 1000
+        if edited != text:
+            with pytest.raises(CertificateError):
+                verified(edited)
 
 
 def test_another_signer_and_another_file_are_refused(folder: Path, tmp_path: Path) -> None:

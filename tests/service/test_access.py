@@ -94,27 +94,25 @@ def test_a_reading_token_changes_nothing_also_as_a_session(house: House) -> None
                 assert browser.post(API + path, {}).status_code == 403
 
 
-def test_a_session_ends_with_its_token_and_with_its_person(tmp_path: Path) -> None:
+def test_a_session_ends_with_its_token_and_with_its_person(fresh: House) -> None:
     """Reproduced: sessions outlived revoked and expired tokens, and people who were removed."""
-    house = House(tmp_path)
-    browsers = {name: Browser(house, house.tokens[name]) for name in ("olga", "ada", "uwe")}
+    browsers = {name: Browser(fresh, fresh.tokens[name]) for name in ("olga", "ada", "uwe")}
     for one in browsers.values():
         one.get("/")
-    house.office.store.change(
-        "operator", "token", house.tokens["olga"].split("_")[1], "revoke", state="revoked"
+    fresh.office.store.change(
+        "operator", "token", fresh.tokens["olga"].split("_")[1], "revoke", state="revoked"
     )
     browsers["olga"].get("/", status=303)
-    house.people["ada"] = "auditor"
-    house.declare()
+    fresh.people["ada"] = "auditor"
+    fresh.declare()
     browsers["ada"].get("/audit")
-    del house.people["ada"]
-    house.declare()
+    del fresh.people["ada"]
+    fresh.declare()
     browsers["ada"].get("/", status=303)
-    house.call("ada", "GET", "/me", status=401)
-    expired = make_token(house.settings, house.office.store, "uwe", "write", -1)
-    house.tokens["uwe"] = expired
-    house.call("uwe", "GET", "/me", status=401)
-    house.close()
+    fresh.call("ada", "GET", "/me", status=401)
+    expired = make_token(fresh.settings, fresh.office.store, "uwe", "write", -1)
+    fresh.tokens["uwe"] = expired
+    fresh.call("uwe", "GET", "/me", status=401)
 
 
 def test_signing_out_locks_nobody_out(house: House) -> None:
@@ -279,15 +277,13 @@ def test_a_wrong_file_says_where(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_a_file_that_becomes_wrong_is_logged_and_not_in_force(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    fresh: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(tmp_path)
-    house.file.write_text("[people")
-    house.call("ada", "GET", "/me")
+    fresh.file.write_text("[people")
+    fresh.call("ada", "GET", "/me")
     assert "no TOML" in caplog.text
-    house.declare()
-    house.call("ada", "GET", "/me")
-    house.close()
+    fresh.declare()
+    fresh.call("ada", "GET", "/me")
 
 
 def test_every_answer_carries_the_headers(house: House) -> None:

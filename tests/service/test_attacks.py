@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,13 +17,6 @@ from tests.service.house import API, Browser, House
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ['<img src=x onerror="alert(1)">', "BP sys/dia", "a\"b'c", "läng e%20&?#", "ill?"]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -141,18 +141,17 @@ def test_a_studio_is_opened_by_its_link_alone(link: str, chromium: Any) -> None:
     assert page.goto(link[:-3] + "abc").status == 401
 
 
-def test_the_pages_of_a_team(tmp_path: Path, chromium: Any) -> None:
+def test_the_pages_of_a_team(fresh: House, chromium: Any) -> None:
     """Static pages of the three roles, looked at as they are sent."""
-    house = House(tmp_path)
-    house.open(epsilon=6.0)
-    released, waiting = house.done(kind="moments", estimator=None), house.done(epsilon=3.5)
+    fresh.open(epsilon=6.0)
+    released, waiting = fresh.done(kind="moments", estimator=None), fresh.done(epsilon=3.5)
     assert waiting["state"] == "waiting"
     shown = {
         "olga": ["/", "/datasets/patients", "/jobs", f"/jobs/{waiting['id']}", "/audit"],
         "ada": ["/", "/datasets/patients/ask", f"/releases/{released['id']}"],
     }
     for who, paths in shown.items():
-        browser, page = Browser(house, house.tokens[who]), chromium.new_page()
+        browser, page = Browser(fresh, fresh.tokens[who]), chromium.new_page()
 
         def answer(route: Any, _: Any, browser: Any = browser) -> None:
             if route.request.method != "GET":
@@ -167,4 +166,3 @@ def test_the_pages_of_a_team(tmp_path: Path, chromium: Any) -> None:
             page.goto(f"http://test{path}")
             look(page, f"team-{who}-{place}")
         page.close()
-    house.close()

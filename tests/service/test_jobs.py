@@ -107,14 +107,12 @@ def test_a_preview_tells_the_price_that_is_charged(house: House, asked: dict[str
     assert expected.get(asked.get("kind", ""), "model.sfumato") in release["files"]
 
 
-def test_the_largest_epsilon_fits_and_a_little_more_does_not(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open(epsilon=2.0, quotas={"ada": 2.0})
+def test_the_largest_epsilon_fits_and_a_little_more_does_not(fresh: House) -> None:
+    fresh.open(epsilon=2.0, quotas={"ada": 2.0})
     for asked in ({"kind": "density", "columns": ["age"]}, {"kind": "moments"}):
-        largest = plan(house, **asked)["largest"]
-        assert plan(house, **asked, epsilon=largest)["fits"]
-        assert not plan(house, **asked, epsilon=1.03 * largest)["fits"]
-    house.close()
+        largest = plan(fresh, **asked)["largest"]
+        assert plan(fresh, **asked, epsilon=largest)["fits"]
+        assert not plan(fresh, **asked, epsilon=1.03 * largest)["fits"]
 
 
 def test_what_is_wrong_is_told_before_a_row_is_read(
@@ -238,78 +236,69 @@ def test_results_and_charges_are_shown_at_fixed_times(
     house.close()
 
 
-def test_data_sets_that_share_people_share_a_budget(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open(epsilon=2.0)
-    house.open("follow-up", budget="patients", epsilon=2.0)
-    assert house.done(epsilon=1.2)["state"] == "released"
-    assert house.done(name="follow-up", epsilon=1.2)["state"] == "refused"
-    assert list(house.call("uwe", "GET", "/audit")["holdings"]) == ["patients"]
-    house.close()
+def test_data_sets_that_share_people_share_a_budget(fresh: House) -> None:
+    fresh.open(epsilon=2.0)
+    fresh.open("follow-up", budget="patients", epsilon=2.0)
+    assert fresh.done(epsilon=1.2)["state"] == "released"
+    assert fresh.done(name="follow-up", epsilon=1.2)["state"] == "refused"
+    assert list(fresh.call("uwe", "GET", "/audit")["holdings"]) == ["patients"]
 
 
-def test_a_retired_data_set_stays_retired(tmp_path: Path) -> None:
+def test_a_retired_data_set_stays_retired(fresh: House) -> None:
     """Reproduced: a retired set was released again, and registered anew with a fresh budget."""
-    house = House(tmp_path)
-    house.open()
-    job, waiting = house.done(), house.done(epsilon=3.5)
-    queued = house.submit()
-    kept = house.datasets.pop("patients")
-    house.declare()
-    house.work()
-    states = [house.call("ada", "GET", f"/jobs/{one['id']}")["state"] for one in (waiting, queued)]
+    fresh.open()
+    job, waiting = fresh.done(), fresh.done(epsilon=3.5)
+    queued = fresh.submit()
+    kept = fresh.datasets.pop("patients")
+    fresh.declare()
+    fresh.work()
+    states = [fresh.call("ada", "GET", f"/jobs/{one['id']}")["state"] for one in (waiting, queued)]
     assert states == ["cancelled"] * 2
-    house.datasets["patients"] = kept
-    house.declare()
-    house.workers.step()
-    assert "retired" in house.office.sync()[0]
-    house.submit(status=422)
-    assert house.call("ada", "GET", f"/releases/{job['id']}")["id"] == job["id"]
-    house.datasets = {"again": {**kept, "quotas": {}}}
-    house.declare()
-    house.work()
-    again = house.call("olga", "GET", "/datasets/again")["dataset"]
+    fresh.datasets["patients"] = kept
+    fresh.declare()
+    fresh.workers.step()
+    assert "retired" in fresh.office.sync()[0]
+    fresh.submit(status=422)
+    assert fresh.call("ada", "GET", f"/releases/{job['id']}")["id"] == job["id"]
+    fresh.datasets = {"again": {**kept, "quotas": {}}}
+    fresh.declare()
+    fresh.work()
+    again = fresh.call("olga", "GET", "/datasets/again")["dataset"]
     assert (again["state"], "share its budget" in again["reason"]) == ("unreadable", True)
-    house.close()
 
 
 @pytest.mark.parametrize("way", ["copy", "hard link", "symbolic link"])
-def test_the_same_file_has_one_budget(tmp_path: Path, way: str) -> None:
-    house = House(tmp_path)
-    house.open()
+def test_the_same_file_has_one_budget(fresh: House, tmp_path: Path, way: str) -> None:
+    fresh.open()
     made: dict[str, Any] = {
         "copy": lambda one, two: two.write_bytes(one.read_bytes()),
         "hard link": os.link,
         "symbolic link": os.symlink,
     }
     made[way](tmp_path / TABLE, tmp_path / "other.csv")
-    house.datasets["other"] = {"path": "other.csv"}
-    house.declare()
-    house.work()
-    assert house.call("olga", "GET", "/datasets/other")["dataset"]["state"] == "unreadable"
-    house.close()
+    fresh.datasets["other"] = {"path": "other.csv"}
+    fresh.declare()
+    fresh.work()
+    assert fresh.call("olga", "GET", "/datasets/other")["dataset"]["state"] == "unreadable"
 
 
-def test_a_total_is_never_changed_and_a_quota_is(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open(epsilon=2.0)
-    house.datasets["patients"] |= {"epsilon": 50.0}
-    house.declare()
-    assert "for good" in house.office.sync()[0]
-    house.datasets["patients"] |= {"epsilon": 2.0, "quotas": {"ada": 0.1}}
-    house.declare()
-    assert house.done(epsilon=0.5)["state"] == "refused"
-    house.submit("bob", status=404)
-    house.close()
+def test_a_total_is_never_changed_and_a_quota_is(fresh: House) -> None:
+    fresh.open(epsilon=2.0)
+    fresh.datasets["patients"] |= {"epsilon": 50.0}
+    fresh.declare()
+    assert "for good" in fresh.office.sync()[0]
+    fresh.datasets["patients"] |= {"epsilon": 2.0, "quotas": {"ada": 0.1}}
+    fresh.declare()
+    assert fresh.done(epsilon=0.5)["state"] == "refused"
+    fresh.submit("bob", status=404)
 
 
-def test_bounds_are_confirmed_in_one_step(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.datasets["new"] = {"path": TABLE, "target": "ill", "quotas": {"ada": 1}}
-    house.declare()
-    house.work()
-    house.call("ada", "GET", "/datasets/new", status=404)
-    assert house.call("uwe", "GET", "/datasets/new")["dataset"]["bounds"] is None
+def test_bounds_are_confirmed_in_one_step(fresh: House) -> None:
+    fresh.datasets["new"] = {"path": TABLE, "target": "ill", "quotas": {"ada": 1}}
+    fresh.declare()
+    fresh.work()
+    fresh.call("ada", "GET", "/datasets/new", status=404)
+    assert fresh.call("uwe", "GET", "/datasets/new")["dataset"]["bounds"] is None
     whole: dict[str, Any] = {"columns": FACTS, "target": LABELS, "file": {}}
     whole["one_row_per_person"] = True
     wrong = {**FACTS, "age": {"type": "int64", "lower": 9, "upper": 1}}
@@ -320,11 +309,10 @@ def test_bounds_are_confirmed_in_one_step(tmp_path: Path) -> None:
         ({**whole, "columns": {**FACTS, "eve": {}}}, "no others"),
         ({**whole, "target": None}, ""),
     ):
-        told = house.call("olga", "POST", "/datasets/new/open", body, status=422)
+        told = fresh.call("olga", "POST", "/datasets/new/open", body, status=422)
         assert said in told["message"]
-    house.call("olga", "POST", "/datasets/new/open", whole)
-    house.call("olga", "POST", "/datasets/new/open", whole, status=422)
-    house.close()
+    fresh.call("olga", "POST", "/datasets/new/open", whole)
+    fresh.call("olga", "POST", "/datasets/new/open", whole, status=422)
 
 
 def test_a_plain_file_is_confirmed_without_its_format_as_the_page_sends_it(tmp_path: Path) -> None:
@@ -340,16 +328,16 @@ def test_a_plain_file_is_confirmed_without_its_format_as_the_page_sends_it(tmp_p
     house.close()
 
 
-def test_a_table_that_cannot_be_read_is_told_without_its_content(tmp_path: Path) -> None:
-    house = House(tmp_path)
+def test_a_table_that_cannot_be_read_is_told_without_its_content(
+    fresh: House, tmp_path: Path
+) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"secret" * 100)
-    house.datasets["bad"] = {"path": "bad.parquet"}
-    house.declare()
-    house.work()
-    found = house.call("olga", "GET", "/datasets/bad")["dataset"]
+    fresh.datasets["bad"] = {"path": "bad.parquet"}
+    fresh.declare()
+    fresh.work()
+    found = fresh.call("olga", "GET", "/datasets/bad")["dataset"]
     assert found["state"] == "unreadable"
     assert "secret" not in json.dumps(found)
-    house.close()
 
 
 def test_a_slow_rehearsal_is_ended_and_costs_nothing(

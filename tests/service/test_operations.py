@@ -55,17 +55,15 @@ def test_a_start_that_cannot_be_says_why(tmp_path: Path) -> None:
     assert "no TOML" in told.stderr
 
 
-def test_the_command_makes_lists_and_revokes_tokens(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    words = ("serve", "--config", house.file)
+def test_the_command_makes_lists_and_revokes_tokens(fresh: House) -> None:
+    words = ("serve", "--config", fresh.file)
     token = done(*words, "token", "uwe", "--scope", "read").strip()
-    house.tokens["uwe"] = token
-    assert house.call("uwe", "GET", "/me")["scope"] == "read"
+    fresh.tokens["uwe"] = token
+    assert fresh.call("uwe", "GET", "/me")["scope"] == "read"
     assert token.split("_")[1] in done(*words, "tokens")
     done(*words, "revoke", token.split("_")[1])
-    house.call("uwe", "GET", "/me", status=401)
+    fresh.call("uwe", "GET", "/me", status=401)
     refused(*words, "token", "eve")
-    house.close()
 
 
 def test_an_older_ledger_is_refused_at_the_start(tmp_path: Path) -> None:
@@ -120,26 +118,24 @@ def test_a_store_of_the_last_version_is_upgraded_and_of_another_refused(tmp_path
 
 
 def test_health_looks_at_workers_and_metrics_need_a_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = House(tmp_path)
-    told = house.request("GET", "/api/health")
+    told = fresh.request("GET", "/api/health")
     assert (told.status_code, told.json()["workers"]) == (503, False)
-    house.open()
-    told = house.request("GET", "/api/health")
+    fresh.open()
+    told = fresh.request("GET", "/api/health")
     assert (told.status_code, told.json()["status"]) == (200, "ok")
-    alive = house.settings.state / "workers.alive"
+    alive = fresh.settings.state / "workers.alive"
     os.utime(alive, (time.time() - 60, time.time() - 60))
-    assert house.request("GET", "/api/health").status_code == 503
+    assert fresh.request("GET", "/api/health").status_code == 503
     monkeypatch.setattr("sfumato.service.web.MIN_SPACE", 1e30)
-    assert not house.request("GET", "/api/health").json()["disk"]
-    house.submit()
-    headers = {"Authorization": f"Bearer {house.tokens['uwe']}"}
-    figures = house.request("GET", "/metrics", headers=headers).text
+    assert not fresh.request("GET", "/api/health").json()["disk"]
+    fresh.submit()
+    headers = {"Authorization": f"Bearer {fresh.tokens['uwe']}"}
+    figures = fresh.request("GET", "/metrics", headers=headers).text
     assert 'sfumato_service{what="jobs queued"} 1.0' in figures
     assert 'sfumato_service{what="workers ok"} 0.0' in figures
     assert "sfumato_request_seconds_bucket" in figures
-    house.close()
 
 
 def test_what_is_older_than_it_is_kept_is_deleted_and_stays_charged(tmp_path: Path) -> None:
@@ -162,22 +158,20 @@ def test_what_is_older_than_it_is_kept_is_deleted_and_stays_charged(tmp_path: Pa
     house.close()
 
 
-def test_keys_are_changed_and_old_certificates_stay_good(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.open()
-    job = house.done()
-    folder, key = house.settings.releases / job["id"], house.settings.signing_key
+def test_keys_are_changed_and_old_certificates_stay_good(fresh: House, tmp_path: Path) -> None:
+    fresh.open()
+    job = fresh.done()
+    folder, key = fresh.settings.releases / job["id"], fresh.settings.signing_key
     public = Path(f"{key}.pub").read_text().strip()
-    assert house.call("uwe", "GET", "/audit")["public_key"] == public
-    assert house.call("uwe", "GET", "/audit/statement")["signature"]["public_key"] == public
+    assert fresh.call("uwe", "GET", "/audit")["public_key"] == public
+    assert fresh.call("uwe", "GET", "/audit/statement")["signature"]["public_key"] == public
     for path in (key, Path(f"{key}.pub")):
         path.rename(tmp_path / path.name)
-    other = house.done()
-    again = (house.settings.releases / other["id"] / "certificate.json").read_bytes()
+    other = fresh.done()
+    again = (fresh.settings.releases / other["id"] / "certificate.json").read_bytes()
     verified((folder / "certificate.json").read_bytes(), public_key=public)
     with pytest.raises(Exception, match="key"):
         verified(again, public_key=public)
-    house.close()
 
 
 def test_no_command_line_tells_the_link_of_a_studio(
@@ -196,12 +190,10 @@ def test_no_command_line_tells_the_link_of_a_studio(
     assert link in page.read_text()
 
 
-def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.settings.key_for("web")
+def test_secrets_are_for_their_owner_only(fresh: House) -> None:
+    fresh.settings.key_for("web")
     for name in ("secret.key", "signing.key"):
-        assert stat.S_IMODE((house.settings.state / name).stat().st_mode) == 0o600
-    house.close()
+        assert stat.S_IMODE((fresh.settings.state / name).stat().st_mode) == 0o600
 
 
 def test_half_open_connections_and_one_address_do_not_keep_others_out(tmp_path: Path) -> None:

@@ -13,10 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import (
-    Ledger,
-    PrivateLinearClassifier,
-)
+from sfumato import Ledger, PrivateLinearClassifier
 from sfumato.mechanisms.base import taped
 from tests.sums.sources import in_parts, messy_table, same_bits, table_bounds
 from tests.sums.test_partitions import ESTIMATORS, PERSONS

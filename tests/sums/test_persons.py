@@ -64,13 +64,18 @@ def statistics(unit: PersonUnit) -> list[Statistic]:
     ]
 
 
+def records_of(
+    rows: np.ndarray, codes: np.ndarray, groups: object, unit: PersonUnit, **more: Any
+) -> ArrayRecords:
+    return ArrayRecords.of_persons(
+        rows, codes, groups=groups, unit=unit, relation="add_or_remove_one", **more
+    )
+
+
 def summed(
     rows: np.ndarray, codes: np.ndarray, groups: object, unit: PersonUnit, statistic: Statistic
 ) -> np.ndarray:
-    records = ArrayRecords.of_persons(
-        rows, codes, groups=groups, unit=unit, relation="add_or_remove_one"
-    )
-    return doubles(records._sum(statistic))
+    return doubles(records_of(rows, codes, groups, unit)._sum(statistic))
 
 
 def some_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,73 +91,34 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
     rows, codes = some_rows(700, seed)
     ids = np.random.default_rng(seed + 1).integers(0, 120, 700)
     order = np.random.default_rng(seed + 2).permutation(700)
+    moved = rows[order], codes[order], ids[order]
+    places = partition_of(ids, 3)
+    assert len(np.unique(places)) == 3
+    masks = [places == part for part in range(3)]
+    parts = [records_of(rows[part], codes[part], ids[part], unit) for part in masks]
+    gathered, scattered = records_of(rows, codes, ids, unit), records_of(*moved, unit)
+    quick = records_of(*moved, unit, group_by_person=False)
+
+    def merged(statistic: Statistic) -> np.ndarray:
+        one, two, three = (part._sum(statistic) for part in parts)
+        return doubles(one.merge(two).merge(three))
+
     for statistic in (SecondMoment(WIDTH), ClassMoments(CLASSES, WIDTH), ClassCounts(CLASSES)):
-        whole = summed(rows, codes, ids, unit, statistic)
-        moved = rows[order], codes[order], ids[order]
+        whole = doubles(gathered._sum(statistic))
         texts = [str(each) for each in moved[2]]
         assert np.array_equal(summed(*moved[:2], texts, unit, statistic), whole)
-
-        parts = partition_of(ids, 3)
-        totals = [
-            ArrayRecords.of_persons(
-                rows[parts == part],
-                codes[parts == part],
-                groups=ids[parts == part],
-                unit=unit,
-                relation="add_or_remove_one",
-            )._sum(statistic)
-            for part in range(3)
-        ]
-        assert np.array_equal(doubles(totals[0].merge(totals[1]).merge(totals[2])), whole)
-        quick = ArrayRecords.of_persons(
-            *moved[:2],
-            groups=moved[2],
-            unit=unit,
-            relation="add_or_remove_one",
-            group_by_person=False,
-        )
+        assert np.array_equal(merged(statistic), whole)
         assert np.array_equal(doubles(quick._sum(statistic)), whole)
     with pytest.raises(InvalidInputError, match="side by side"):
         quick._sum(gradient(unit))
-    gathered = ArrayRecords.of_persons(
-        rows, codes, groups=ids, unit=unit, relation="add_or_remove_one"
-    )
-    scattered = ArrayRecords.of_persons(
-        *moved[:2], groups=moved[2], unit=unit, relation="add_or_remove_one"
-    )
-    parts = partition_of(ids, 3)
-    assert len(np.unique(parts)) == 3
-    of_parts = [
-        ArrayRecords.of_persons(
-            rows[parts == part],
-            codes[parts == part],
-            groups=ids[parts == part],
-            unit=unit,
-            relation="add_or_remove_one",
-        )._sum(gradient(unit))
-        for part in range(3)
-    ]
-    sums = [
-        doubles(of_parts[0].merge(of_parts[1]).merge(of_parts[2])),
-        *(
-            doubles(each._sum(gradient(unit)))
-            for each in (
-                gathered,
-                scattered,
-                gathered.cache(),
-                scattered.cache(),
-            )
-        ),
-    ]
-    assert all(np.array_equal(each, sums[0]) for each in sums)
-    held = [
-        doubles(each._sum(SecondMoment(WIDTH)))
-        for each in (gathered, quick.cache(), quick.cache().cache())
-    ]
-    assert all(np.array_equal(each, held[0]) for each in held)
+    sums = merged(gradient(unit))
+    for each in (gathered, scattered, gathered.cache(), scattered.cache()):
+        assert np.array_equal(doubles(each._sum(gradient(unit))), sums)
+    held = doubles(gathered._sum(SecondMoment(WIDTH)))
+    for each in (quick.cache(), quick.cache().cache()):
+        assert np.array_equal(doubles(each._sum(SecondMoment(WIDTH))), held)
     singles = [
-        doubles(each._sum(SecondMoment(WIDTH)))
-        for each in (gathered.cache(in_singles=True), quick.cache(in_singles=True))
+        doubles(each.cache(in_singles=True)._sum(SecondMoment(WIDTH))) for each in (gathered, quick)
     ]
     assert np.array_equal(*singles)
 

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato import Bounds, PrivateAffineHullClassifier
 from sfumato.audit.testing import seeded_noise
-from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError
 from sfumato.models.gaussians import CentredGaussians, ClassGaussians
 from sfumato.models.hull_search import RowGroups
 from sfumato.models.hulls import AffineHullClassifier
@@ -65,25 +65,14 @@ def test_lifted_hulls_measure_as_in_their_coordinates(
     np.testing.assert_allclose(model.distances(X), expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"bounds": Bounds(norm=8.0, labels=range(3))},
-        {"relation": "add_or_remove_one"},
-        {"gaussians_per_class": 2, "epsilon": 200.0},
-    ],
-)
 @pytest.mark.usefixtures("noise")
-def test_accuracy_grows_with_the_budget(three: Data, parameters: dict[str, Any]) -> None:
+def test_accuracy_grows_with_the_budget(three: Data) -> None:
     X, y = three
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # fitting is silent
-        model = a_model(**({"epsilon": 60.0} | parameters)).fit(X, y)
-    assert model.score(X, y) > 0.9
-    if not parameters:
-        poor = np.mean([a_model(epsilon=0.05).fit(X, y).score(X, y) for _ in range(3)])
-        assert poor < 0.75
+        assert a_model(epsilon=60.0).fit(X, y).score(X, y) > 0.9
+    poor = np.mean([a_model(epsilon=0.05).fit(X, y).score(X, y) for _ in range(3)])
+    assert poor < 0.75
 
 
 @pytest.mark.parametrize("parameters", [{}, {"dtype": "float32"}])
@@ -124,22 +113,6 @@ def test_merged_distances_are_the_least_of_all_parties(three: Data) -> None:
     other = a_model(epsilon=20.0, bounds=Bounds(norm=8.0, labels=range(3))).fit(X, y)
     with pytest.raises(InvalidInputError, match="same bounds"):
         first.merge(other)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "match"),
-    [
-        ({"unit": "entry"}, UnsupportedModeError, "offers unit 'record'"),
-        ({"bounds": Bounds(norm=1.0)}, MissingBoundsError, "label"),
-        ({"device": "nowhere"}, InvalidInputError, "'device'"),
-        ({"bounds": Bounds(norm=1.0, labels=[0])}, InvalidInputError, "one class"),
-    ],
-)
-def test_refusals(
-    three: Data, parameters: dict[str, Any], error: type[Exception], match: str
-) -> None:
-    with pytest.raises(error, match=match):
-        a_model(**parameters).fit(*three)
 
 
 def test_drawn_rows_are_cut_into_branches(three: Data) -> None:

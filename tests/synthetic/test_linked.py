@@ -11,7 +11,7 @@ import pytest
 from sfumato import Fabricator, Ledger, LinkedTables, TableBounds
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import UnsupportedModeError
 from sfumato.mechanisms.base import Tape, taped
 
 PEOPLE = TableBounds.from_dict(
@@ -176,17 +176,3 @@ def test_counts_and_first_events_are_near() -> None:
     assert stays[1] == pytest.approx(stays[0], abs=0.08)  # later events know the person
     assert happened["cost"].isna().mean() == pytest.approx(0.2, abs=0.05)
     assert happened.groupby("id")["day"].apply(lambda d: d.is_monotonic_increasing).all()
-
-
-def test_what_cannot_be_linked_is_refused() -> None:
-    day = {"parts": ["weekday"], "lower": "2020-01-01", "upper": "2021-01-01"}
-    for changed_facts, words in (
-        ({"most_events": 0}, "most_events"),
-        ({"order": "kind"}, "order"),
-        ({"key": "age"}, "key"),
-        ({"events": PEOPLE}, "target"),
-        ({"events": TableBounds.from_dict({"day": day})}, "time"),
-    ):
-        facts = {"people": PEOPLE, "events": EVENTS, "key": "id", "most_events": 3}
-        with pytest.raises(InvalidInputError, match=words):
-            LinkedTables(**{**facts, **changed_facts})

@@ -283,16 +283,6 @@ def test_few_rows_one_column_and_none(n: int) -> None:
     assert set(model.fabricate()["ward"]) <= {"A", "B", "C"}
 
 
-def test_every_library() -> None:
-    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
-    table = pa.Table.from_pandas(people(300), preserve_index=False)
-    for library, each in {"polars": pl.from_arrow(table), "pyarrow": table}.items():
-        made = fabricator().fit_fabricate(each)
-        assert made.shape[1] == 5
-        assert type(made).__module__.partition(".")[0] == library
-        assert fabricator(bounds=PLAIN).fit_fabricate(each).shape[1] == 4
-
-
 def test_rare_categories_are_redrawn_evenly() -> None:
     names = [f"t{k:03d}" for k in range(MAX_CATEGORIES + 16)]
     bounds = TableBounds.from_dict({"town": names, "age": (0, 100)})

@@ -11,10 +11,7 @@ import pytest
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables import files
 from sfumato.tables.columns import read_as
-from sfumato.tables.files import (
-    TableFile,
-    write_table,
-)
+from sfumato.tables.files import TableFile, write_table
 
 pa = pytest.importorskip("pyarrow")
 SUFFIXES = (".csv", ".tsv", ".parquet")
