@@ -267,14 +267,10 @@ def cut_probability(event: SelectionEvent) -> float:
 
 def run_tails(event: SelectionEvent, most: int, enough: float = 0.0) -> tuple[Decimal, ...]:
     """Return ``P(K > 1), P(K > 2), ...``, exact to forty digits."""
-    if event.mean_runs > MAX_RUNS:
+    mean, shape = float(event.mean_runs), float(event.shape)
+    if mean > MAX_RUNS:
         return ()
-    return _tails(event.runs, float(event.mean_runs), float(event.shape), most, enough)
-
-
-@lru_cache(maxsize=8)
-def _tails(runs: str, mean: float, shape: float, most: int, enough: float) -> tuple[Decimal, ...]:
-    is_poisson, tails = runs == "poisson", []
+    is_poisson, tails = event.runs == "poisson", []
     with localcontext() as context:
         # Of gamma^-shape - 1 as many digits are lost as a small shape has zeros.
         context.prec, context.Emax = 60 + abs(Decimal(shape).adjusted()), MAX_EMAX
