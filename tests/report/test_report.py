@@ -17,6 +17,7 @@ from sfumato.privacy.events import (
     RepeatedEvent,
 )
 from sfumato.report import LedgerExtract, Report, Result
+from sfumato.report.words import LIMITS
 
 WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
 PROVED = Guarantee(
@@ -130,6 +131,7 @@ def test_page_is_self_contained_and_runs_nothing():
     assert "url(" not in full_report().to_html()
     assert "@import" not in full_report().to_html()
     assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in reader.attributes
+    assert all(limit in reader.plain for limit in LIMITS)
     assert ("html", "lang", "en") in reader.attributes
     assert ("meta", "name", "viewport") in reader.attributes
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,12 +39,10 @@ from sfumato.sums.grid import (
     truncate_to_grid,
 )
 from sfumato.sums.maps import exact_projection
-from sfumato.sums.partitions import Partitions, Task, open_sum, seal_sum
+from sfumato.sums.partitions import open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
 from sfumato.sums.statistics import Parts, agreeing_counts, cuts_by_counts
 from sfumato.tables.bounds import Bounds
-from tests.sums.sources import messy_table
-from tests.sums.test_partitions import ESTIMATORS
 
 WIDTH, CLASSES = 3, 2
 STATISTICS: list[Statistic] = [
@@ -342,51 +338,6 @@ def test_averages_of_many_persons() -> None:
     total._sums[1].n_rows = MAX_PERSONS + 1
     with pytest.raises(InvalidInputError, match="persons"):
         total.averaged()
-
-
-class _Repeated(Partitions):
-    """An engine whose parts are one small table each, counted 2**17 times."""
-
-    times = 17
-
-    def __init__(self, table: Any) -> None:
-        self._table = table
-
-    @property
-    def n_parts(self) -> int:
-        return 1
-
-    @property
-    def columns(self) -> list[str]:
-        return list(map(str, self._table.columns))
-
-    def map(self, task: Task) -> Iterator[Any]:
-        answer = task(0, [self._table])
-        while isinstance(task.args[1], partial):  # type: ignore[attr-defined] # rows made anew
-            task = task.args[1]  # type: ignore[attr-defined]
-        statistic, name = task.args  # type: ignore[attr-defined]
-        _, total = open_sum(answer, statistic, task=name, n_parts=1)
-        for _ in range(self.times):
-            total.merge(SecretSum(statistic.shape).merge(total))  # type: ignore[arg-type]
-        yield seal_sum(total, task=name, part=0)
-
-
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if "n secret" not in name])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_models_of_196_million_records(name: str) -> None:
-    """Every estimator plans and releases for them; its first sum is the exact one."""
-    table = messy_table()
-    with taped() as once:
-        ESTIMATORS[name]().fit(table)
-    with taped() as many:
-        ESTIMATORS[name]().fit(_Repeated(table))
-    assert len(table) << _Repeated.times > MAX_ROWS_SECRET_N
-    first, same = once.releases[0].statistic, many.releases[0].statistic
-    if name == "grid density":  # its grid is finer for more records
-        assert same.sum() == len(table) << _Repeated.times
-        return
-    for small, large in zip(np.ravel(first).tolist(), np.ravel(same).tolist(), strict=True):
-        assert large == float(Fraction(small) * 2**_Repeated.times)
 
 
 def test_a_secret_number_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
