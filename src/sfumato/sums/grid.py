@@ -32,9 +32,8 @@ ROW_BITS = 18  # rows that enter a sum are multiples of 2**-ROW_BITS
 FINE_BITS = 26  # rows on their way there: a product of two such numbers below 1 fits a double
 QUANTUM = 2.0 ** (-2 * ROW_BITS)  # every term of a sum is a multiple of it
 BLOCK_ROWS = 2**16  # that many terms fit a double: 16 + 1 + 36 bits
-MAX_ROWS_SECRET_N = (
-    2**26
-)  # where their number is secret: noise pays for the rounding of so large sums
+# Where their number is secret: noise pays for the rounding of so large sums.
+MAX_ROWS_SECRET_N = 2**26
 MAX_ROWS = 2**40  # where it is public
 WINDOW_ROWS = 2**25  # that many fit 64 bits with their sign and a rest below 2**CARRY_BITS
 CARRY_BITS = 32

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of
-from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
 from sfumato.tables.bounds import Bounds
 
 MANTISSA = 53  # bits of a double
-BLOCK = 4096  # rows that are mapped together
-ROUNDING_MARGIN = (
-    2.0**-40
-)  # rows are scaled a hair short of a length, so that rounding never passes it
+# Rows are scaled a hair short of a length, so that rounding never passes it.
+ROUNDING_MARGIN = 2.0**-40
 FARTHEST = 64.0  # spreads of the target: all slopes are clipped there
 
 
@@ -37,35 +33,6 @@ class RowMap(Protocol):
 
     def __call__(self, rows: Array) -> Array:
         """Map a block of rows."""
-
-
-class MappedRows:
-    """Rows seen through a map that is computed for each block when it is read.
-
-    rows (n, d): Rows, or anything else that is read as ``rows[start:stop]``.
-    row_map: Maps a block of rows, each row alone.
-    width: Numbers of a mapped row.
-    """
-
-    def __init__(self, rows: Any, row_map: Callable[[Array], Array], width: int) -> None:
-        self.shape = len(rows), width
-        self._rows, self._map = rows, row_map
-
-    def cache(self, n_bytes: float) -> MappedRows | NDArray[np.float64]:
-        """Return the rows mapped once and for all, if they take no more than `n_bytes`."""
-        if 8 * math.prod(self.shape) > n_bytes or not fits_in_memory(n_bytes):
-            return self
-        starts = range(0, len(self), BLOCK)
-        return np.concatenate(
-            [np.empty((0, self.shape[1])), *(self[i : i + BLOCK] for i in starts)]
-        )
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, part: slice) -> Array:
-        with np.errstate(all="ignore"):  # a warning would tell of a row
-            return self._map(self._rows[part])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Read `bounds` (what limits a row), `cells` (what an array or a table in memory h
 (bounds that are proposed to the owner).
 """
 
-from sfumato.tables.cells import is_table
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.proposal import check_table
 from sfumato.tables.schema import TableBounds

@@ -100,14 +100,11 @@ class Bounds:
             raise InvalidInputError("'lower' and 'upper' must have one number per feature each.")
         if not np.all(lower < upper):
             raise InvalidInputError("'lower' must lie below 'upper' in every feature.")
-        if max(np.abs(lower).max(), np.abs(upper).max()) > MAX_MAGNITUDE:
+        largest = max(np.abs(lower).max(), np.abs(upper).max())
+        if largest > MAX_MAGNITUDE or np.min(upper - lower) < MIN_MAGNITUDE:
             raise InvalidInputError(
-                f"'lower' and 'upper' must lie between {-MAX_MAGNITUDE} and {MAX_MAGNITUDE}; "
-                "rescale the data."
-            )
-        if np.min(upper - lower) < MIN_MAGNITUDE:
-            raise InvalidInputError(
-                f"'upper' must lie at least {MIN_MAGNITUDE} above 'lower'; rescale the data."
+                f"'lower' and 'upper' must lie between {-MAX_MAGNITUDE} and {MAX_MAGNITUDE}, and "
+                f"{MIN_MAGNITUDE} apart; rescale the data."
             )
         if self.norm is not None and not np.all((lower <= 0) & (upper >= 0)):
             raise InvalidInputError("A box used together with 'norm' must contain zero.")

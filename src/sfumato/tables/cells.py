@@ -196,18 +196,7 @@ def library_of(X: object) -> str:
 
 
 def is_table(X: object) -> bool:
-    """Return whether `X` is a table with named columns.
-
-    Parameters
-    ----------
-    X : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        Whether it is one.
-    """
+    """Return whether `X` is a table with named columns."""
     return library_of(X) in LIBRARIES and type(X).__name__ in ("DataFrame", "Table")
 
 

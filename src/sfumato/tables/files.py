@@ -194,11 +194,6 @@ class TableFile:
         for mark, told in NOT_TEXT.items():
             if line.startswith(mark):
                 raise InvalidInputError(f"The file '{self.path}' cannot be read: {told}.")
-        if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
-            raise InvalidInputError(
-                f"The first line of '{self.path}' has carriage returns inside it. Save the table "
-                "with lines that end in a line feed, as Unix or Windows writes them."
-            )
         names = csv_header(self.path, line, self.text)
         self._check_names(names)
         types = self.types

@@ -233,8 +233,9 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
     ids = tuple(name for name, each in seen.items() if each.is_repeated_id and name != target)
     columns = tuple(each.proposed() for n, each in seen.items() if n not in (target, *ids[:1]))
     labels = None if target is None else seen[target].proposed_target()
-    person: Any = (ids[0], PERSON_ROWS) if ids else (None, None)
-    bounds = TableBounds(columns, labels, False, text, *person, looks_like_ids=ids)
+    bounds = TableBounds(columns, labels, text=text, looks_like_ids=ids)
+    if ids:
+        bounds = replace(bounds, person=ids[0], person_rows=PERSON_ROWS)
     return Description(n_rows, tuple(seen.values()), bounds)
 
 

@@ -16,12 +16,13 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from sfumato.core.constraints import Form, check_parameters, list_of, one_of, refuse
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, arrow_kind, read_as, type_of
 
@@ -52,6 +53,25 @@ GUESSED_TYPES = (
 )
 
 
+def _delimiter(value: Any, place: str, _: Any) -> None:
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value == QUOTE:
+        raise refuse(place, "one ASCII character, not a quote")
+
+
+def _mark(value: Any, place: str, _: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise refuse(place, "a text")
+
+
+FORM: Form = {
+    "delimiter": _delimiter,
+    "decimal": one_of(".", ","),
+    "thousands": one_of("", ".", ",", " ", "'"),
+    "encoding": one_of(*ENCODINGS),
+    "missing": list_of(_mark, least=0, kind=tuple),
+}
+
+
 @dataclass(frozen=True)
 class TextFormat:
     """How a table is written as text; digits are not grouped unless `thousands` says by what.
@@ -69,23 +89,12 @@ class TextFormat:
     @classmethod
     def from_record(cls, record: Any) -> TextFormat:
         """Check what is declared in [file]."""
-        known = {each.name for each in fields(cls)}
-        if not isinstance(record, Mapping) or not set(record) <= known:
-            raise InvalidInputError(f"[file] must have keys of {', '.join(sorted(known))}.")
+        if not isinstance(record, Mapping) or not set(record) <= FORM.keys():
+            raise InvalidInputError(f"[file] must have keys of {', '.join(FORM)}.")
         found = cls(**{**record, "missing": tuple(record.get("missing", ()))})
-        value, marks, others = found.delimiter, found.missing, {"", ".", ",", " ", "'"}
-        is_one = isinstance(value, str) and len(value) == 1 and value.isascii() and value != QUOTE
-        encodings = ", ".join(ENCODINGS)
-        fits = {
-            "'delimiter' must be one ASCII character, not a quote": is_one,
-            "'decimal' must be a point or a comma": found.decimal in (".", ","),
-            "'thousands' must not mean two things": found.thousands in others - {found.decimal},
-            "'missing' must list texts": all(isinstance(each, str) and each for each in marks),
-            f"'encoding' must be one of {encodings}; save as UTF-8": found.encoding in ENCODINGS,
-        }
-        for told, holds in fits.items():
-            if not holds:
-                raise InvalidInputError(f"[file]: {told}.")
+        check_parameters(found, FORM)
+        if found.thousands == found.decimal:
+            raise InvalidInputError("'thousands' and 'decimal' must differ.")
         return found
 
     def to_record(self) -> dict[str, Any]:
@@ -146,7 +155,8 @@ def csv_header(path: Path, line: bytes, text: TextFormat) -> list[str]:
         ) from None
     except csv.Error:
         raise InvalidInputError(
-            f"The first line of '{path}' cannot be read as names of columns: one is too long."
+            f"The first line of '{path}' cannot be read as names of columns: one is too long, or "
+            "lines end in carriage returns alone; save them with line feeds."
         ) from None
     if not any(names):
         raise InvalidInputError(f"The first line of '{path}' names no columns.")

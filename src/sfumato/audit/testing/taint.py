@@ -25,7 +25,7 @@ from sfumato.audit.testing.surroundings import Surroundings, is_of_a_library
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.privacy.guarantee import Unit
-from sfumato.tables import is_table
+from sfumato.tables.cells import is_table
 
 Data = tuple[Any, Any]
 COMPILED = (".pyc", ".nbi", ".nbc")  # what interpreters and compilers keep of code
