@@ -308,7 +308,6 @@ METHODS = [
     "transform",
     "score_samples",
     "density",
-    "raw_density",
     "class_densities",
     "distances",
     "matching_score",

@@ -289,8 +289,7 @@ def kernel_regressor() -> Iterator[tuple[str, Case]]:
 
 
 def density_answers(model: Any, rows: Any) -> dict[str, Any]:
-    found = {"density": model.density(rows), "raw": model.raw_density(rows)}
-    return found | {"samples": model.score_samples(rows)}
+    return {"density": model.density(rows), "samples": model.score_samples(rows)}
 
 
 def density() -> Iterator[tuple[str, Case]]:

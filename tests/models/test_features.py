@@ -18,7 +18,7 @@ from sfumato.models.features import (
     TaylorFeatures,
 )
 from sfumato.models.kernel import minimiser_sensitivity
-from sfumato.models.solvers import HuberHingeLoss, LogisticLoss, ScoreHuberLoss, ScoreLoss, minimise
+from sfumato.models.solvers import HuberHingeLoss, minimise
 from sfumato.papers.functions.release import density_sensitivity
 
 UNIT = Bounds(lower=0.0, upper=1.0)
@@ -130,37 +130,6 @@ def test_kde_moves_by_the_printed_bound_and_far_points_attain_it(
     assert max(pairs) <= bound * (1 + 1e-9)
     assert distance(np.zeros(d), np.full(d, 50.0)) == pytest.approx(bound, rel=1e-9)
     assert density_sensitivity(n, h, d) == pytest.approx(bound, rel=1e-12)
-
-
-def _random_problem(
-    rng: np.random.Generator, n: int, regression: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    features = rng.normal(size=(n, 5))
-    features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))
-    y = rng.uniform(-1, 1, size=n) if regression else rng.choice([-1.0, 1.0], size=n)
-    return features, y
-
-
-@pytest.mark.parametrize("loss", [HuberHingeLoss(0.02), LogisticLoss(), ScoreHuberLoss(0.02)])
-@pytest.mark.parametrize("regularization", [0.01, 0.1, 1.0])
-def test_neighbours_never_exceed_the_bound_of_minimisers(
-    loss: ScoreLoss, regularization: float, rng: np.random.Generator
-) -> None:
-    n, gap = 12, 1e-13
-    is_regression = isinstance(loss, ScoreHuberLoss)
-    settings = {"lipschitz": 1.0, "feature_norm": 1.0, "regularization": regularization}
-    replaced = minimiser_sensitivity("replace_one", n_rows=n, gap=gap, **settings)
-    removed = minimiser_sensitivity("add_or_remove_one", n_rows=n, gap=gap, **settings)
-    for _ in range(8):
-        features, y = _random_problem(rng, n, is_regression)
-        other, y_other = features.copy(), y.copy()
-        other[0], y_other[0] = (part[0] for part in _random_problem(rng, 1, is_regression))
-        solve = {"regularization": regularization, "tolerance": gap, "n_rows": n}
-        w = minimise(features, y, loss, **solve).coefficients
-        w_replaced = minimise(other, y_other, loss, **solve).coefficients
-        w_removed = minimise(features[1:], y[1:], loss, **solve).coefficients
-        assert np.linalg.norm(w - w_replaced) <= replaced
-        assert np.linalg.norm(w - w_removed) <= removed
 
 
 def test_one_row_attains_the_bound_of_minimisers() -> None:

@@ -139,7 +139,7 @@ def rank_law(counts: np.ndarray, q: float, epsilon: float, moved: float) -> np.n
 
 
 @pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 2), (True, 1)])
-def test_ranks_have_their_law_and_its_privacy(is_paired: bool, n_groups: int) -> None:
+def test_ranks_have_their_law(is_paired: bool, n_groups: int) -> None:
     q, epsilon = 0.8, 1.5
     size = 2.0
     moved = size * (0.5 if is_paired else q)
@@ -151,20 +151,6 @@ def test_ranks_have_their_law_and_its_privacy(is_paired: bool, n_groups: int) ->
         law = rank_law(start[group], q, epsilon, moved)
         found = np.bincount(drawn[:, group], minlength=6)
         assert stats.chisquare(found, law * len(drawn)).pvalue > FALSE_ALARM
-    worst = 0.0
-    for old, new in itertools.product(range(n_groups * 4), repeat=2):  # one record is replaced
-        other = start.copy().ravel()
-        other[old] -= 1
-        other[new] += 1
-        if other.min() < 0:
-            continue
-        pairs = zip(start, other.reshape(start.shape), strict=True)
-        ratios = [
-            np.log(rank_law(a, q, epsilon, moved) / rank_law(b, q, epsilon, moved))
-            for a, b in pairs
-        ]
-        worst = max(worst, sum(r.max() - r.min() for r in ratios))
-    assert 0.5 * epsilon < worst <= epsilon * (1 + 1e-9)
 
 
 def test_error_bars_of_sums_of_laplace_variables_hold() -> None:

@@ -46,7 +46,7 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.models.budget import Budget
-from sfumato.models.scores import CALLERS, say_once, warn_on_score
+from sfumato.models.scores import CALLERS, range_of_target, say_once, warn_on_score
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import IntoUnitBall
@@ -368,13 +368,10 @@ class PrivateEstimator(BaseEstimator):
         ):
             if kind(value) not in offered:
                 name, listed = kind.__name__.lower(), ", ".join(repr(str(each)) for each in offered)
-                instead = (
-                    " What its guarantee is worth to a person with at most k rows, the group "
-                    "curve, is sfumato.privacy.for_persons(model.guarantee_, k)."
-                )
                 raise UnsupportedModeError(
-                    f"{type(self).__name__} offers {name} {listed}. Got {value!r} instead."
-                    f"{instead if kind(value) == Unit.PERSON else ''}"
+                    f"{type(self).__name__} offers {name} {listed}. Got {value!r} instead. What a "
+                    "guarantee is worth to a person with at most k rows is "
+                    "sfumato.privacy.for_persons(model.guarantee_, k)."
                 )
         reader = self._reader
         check_parameters(self, self.stored_form, set(self.get_params(deep=False)) - {"bounds"})
@@ -707,21 +704,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
 def target_range(owner: Any) -> tuple[float, float]:
     """Return the public range of a regressor's target: its parameter, or that of the bounds."""
-    given = owner.target_bounds
-    if given is None and isinstance(owner.bounds, TableBounds):
-        given = owner.bounds.target_range
-    if given is None:
-        raise MissingBoundsError(
-            f"{type(owner).__name__} needs 'target_bounds', the public range of the target; it is "
-            "never learned from data."
-        )
-    try:
-        low, high = (float(end) for end in given)
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
-    return low, high
+    return range_of_target(owner.target_bounds, owner.bounds)
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.constraints import Form, numbers, real, refuse
@@ -109,11 +108,6 @@ class PrivateMeanCurve(PrivateEstimator):
         "coefficients_": numbers("d"),
         "noise_scale_": real(least=0.0),
     }
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = True
-        return tags
 
     def fit(
         self,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.constraints import Form, labels, numbers, optional, or_none, real, refuse, whole
@@ -112,11 +112,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         "masses_": numbers("nodes", "c", least=0.0),
         "class_prior_": numbers("c", least=0.0),
     }
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = True
-        return tags
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -223,26 +218,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         lower, upper = np.array(released.cells.lower), np.array(released.cells.upper)
         inside = np.all((rows >= lower) & (rows <= upper), axis=1)
         return released, np.clip(rows, lower, upper), inside
-
-    def raw_density(self, X: ArrayLike) -> Array:
-        """Return the release itself with its noise, cell by cell; may be negative.
-
-        Points outside the box are moved to it. One column a class where labels were given: the
-        class density times the share of the class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Values of the release.
-        """
-        released, rows, _ = self._ask(X)
-        values = released.raw(rows)
-        return values if len(self.classes_) > 1 else np.asarray(values[:, 0])
 
     def _joint(self, X: ArrayLike) -> Array:
         released, rows, inside = self._ask(X)

@@ -62,10 +62,12 @@ class ClassGaussians:
 
     def log_densities(self, Z: Array) -> Array:
         """``log N(z; mean_c, covariance_c)`` for each row and class."""
-        columns = [
-            _log_density(Z, mean, covariance)
-            for mean, covariance in zip(self.means, self.covariances, strict=True)
-        ]
+        columns = []
+        for mean, covariance in zip(self.means, self.covariances, strict=True):
+            eigenvalues, axes = np.linalg.eigh(covariance)
+            whitened = ((Z - mean) @ axes) / np.sqrt(eigenvalues)
+            constant = len(mean) * math.log(2 * math.pi) + float(np.log(eigenvalues).sum())
+            columns.append(-0.5 * (np.einsum("ij,ij->i", whitened, whitened) + constant))
         return np.column_stack(columns)
 
 
@@ -267,13 +269,6 @@ def gaussians_from_moments(
         eigenvalues = np.maximum(eigenvalues, floor) ** (1 - roundness) * average**roundness
         covariances.append((axes * eigenvalues) @ axes.T)
     return ClassGaussians(counts, means, np.array(covariances))
-
-
-def _log_density(Z: Array, mean: Array, covariance: Array) -> Array:
-    eigenvalues, axes = np.linalg.eigh(covariance)
-    whitened = ((Z - mean) @ axes) / np.sqrt(eigenvalues)
-    constant = len(mean) * math.log(2 * math.pi) + float(np.log(eigenvalues).sum())
-    return np.asarray(-0.5 * (np.einsum("ij,ij->i", whitened, whitened) + constant))
 
 
 def stored_covariances(value: Any, place: str, sizes: dict[str, int]) -> None:

@@ -104,7 +104,6 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags = super().__sklearn_tags__()
         # A bad number makes its own image blank; an error would tell that it is there.
         tags.input_tags.allow_nan = True
-        tags.requires_fit = True
         return tags
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
 
 from sfumato.core.constraints import (
     Form,
@@ -169,11 +168,6 @@ class PrivateMoments(PrivateEstimator):
         "means_": numbers("c", "d"),
         "covariances_": numbers("c", "d", "d"),
     }
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = True
-        return tags
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         records, budget = self._begin(X, y, groups)  # [M1] rows in the unit ball

@@ -244,7 +244,7 @@ def release_score(
         codes = label_places(np.asarray(model.classes_), truth)
         statistic = CountTables((AUC_BINS,), ((0,),), 2)
     else:
-        low, high = _range(target_bounds or getattr(model, "target_bounds", None), bounds)
+        low, high = range_of_target(target_bounds or getattr(model, "target_bounds", None), bounds)
         width = (high - low) / 2
         pair = (np.column_stack([as_numbers(truth), predicted]) - (low + high) / 2) / width
         t, error = np.clip(pair, -1, 1)[:, 0], np.diff(np.clip(pair, -1, 1)).ravel() / 2
@@ -315,11 +315,18 @@ def _person_unit(unit: str | None, bounds: Any, ledger: Any) -> PersonUnit | Non
     return PersonUnit(rows, bounds.per_person)
 
 
-def _range(given: Any, bounds: Any) -> tuple[float, float]:
+def range_of_target(given: Any, bounds: Any) -> tuple[float, float]:
+    """Return the public range of a target: as given, or that of the bounds."""
     given = bounds.target_range if given is None and isinstance(bounds, TableBounds) else given
     if given is None:
-        raise MissingBoundsError("'target_bounds' must be given: the public range of the target.")
-    low, high = (float(end) for end in given)
+        raise MissingBoundsError(
+            "'target_bounds' must be given, the public range of the target; it is never learned "
+            "from data."
+        )
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError):
+        low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
     return low, high

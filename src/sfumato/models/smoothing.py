@@ -271,10 +271,6 @@ class GridDensity:
         """Of a cell."""
         return float(np.prod(self.cells.sides))
 
-    def raw(self, rows: Array) -> Array:
-        """Return noisy shares by volume at points, one column per class."""
-        return self._at(rows, self.counts / (self.total * self.volume))
-
     def joint(self, rows: Array) -> Array:
         """Return class densities times shares of the classes, at points of the box."""
         if self.cells.width == 1:
