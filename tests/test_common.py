@@ -408,16 +408,6 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(
             sf.PrivateKernelClassifier(bounds=CUBE_OF_TWO, **RIDGE), *two_classes(plane_case())
         ),
-        PrivateCase(
-            sf.PrivateKernelClassifier(
-                "hinge",
-                relation="add_or_remove_one",
-                expected_rows=200,
-                bounds=CUBE_OF_TWO,
-                **RIDGE,
-            ),
-            *two_classes(plane_case()),
-        ),
     ],
     "PrivateKernelRegressor": [
         PrivateCase(

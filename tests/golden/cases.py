@@ -256,36 +256,21 @@ def moments() -> Iterator[tuple[str, Case]]:
 
 
 def kernel_classifier() -> Iterator[tuple[str, Case]]:
-    for relation in RELATIONS:
-        words = {"relation": relation, "bandwidth": 0.4, "regularization": 1.0, **BUDGET}
-        expected = {} if relation == "replace_one" else {"expected_rows": N}
-        for loss in ("huber", "hinge"):
-            for labels, y in (([0, 1], Y2), ([0, 1, 2], LABELS3)):
-                model = sf.PrivateKernelClassifier(
-                    loss,
-                    n_fourier=64,
-                    bounds=sf.Bounds(**RANGES, labels=labels),
-                    **words,
-                    **expected,
-                )
-                yield (
-                    f"{loss}, {len(labels)} labels, {relation}",
-                    Case(fitted(model, X, y), MINIMISER),
-                )
-        model = sf.PrivateKernelClassifier(n_fourier=64, bounds=table_bounds(), **words, **expected)
-        yield f"table, {relation}", Case(fitted(model, table()))
+    words = {"n_fourier": 64, "bandwidth": 0.4, "regularization": 1.0, **BUDGET}
+    for loss in ("huber", "hinge"):
+        for labels, y in (([0, 1], Y2), ([0, 1, 2], LABELS3)):
+            bounds = sf.Bounds(**RANGES, labels=labels)
+            model = sf.PrivateKernelClassifier(loss, bounds=bounds, **words)
+            yield f"{loss}, {len(labels)} labels", Case(fitted(model, X, y), MINIMISER)
+    yield "table", Case(fitted(sf.PrivateKernelClassifier(bounds=table_bounds(), **words), table()))
 
 
 def kernel_regressor() -> Iterator[tuple[str, Case]]:
-    for relation in RELATIONS:
-        expected = {} if relation == "replace_one" else {"expected_rows": N}
-        words = {"relation": relation, "bandwidth": 0.4, "n_fourier": 64, **BUDGET, **expected}
-        model = sf.PrivateKernelRegressor(
-            target_bounds=(0.0, 1.0), regularization=1.0, bounds=sf.Bounds(**BOX), **words
-        )
-        yield f"huber, {relation}", Case(fitted(model, X, TARGET), MINIMISER)
-        model = sf.PrivateKernelRegressor(bounds=table_bounds("cost"), regularization=1.0, **words)
-        yield f"table, {relation}", Case(fitted(model, table("cost")), MINIMISER)
+    words = {"n_fourier": 64, "bandwidth": 0.4, "regularization": 1.0, **BUDGET}
+    model = sf.PrivateKernelRegressor(target_bounds=(0.0, 1.0), bounds=sf.Bounds(**BOX), **words)
+    yield "huber", Case(fitted(model, X, TARGET), MINIMISER)
+    model = sf.PrivateKernelRegressor(bounds=table_bounds("cost"), **words)
+    yield "table", Case(fitted(model, table("cost")), MINIMISER)
 
 
 def density_answers(model: Any, rows: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import taped
+from sfumato.models import kernel
 from sfumato.models.features import features_from_dict
 from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
 
@@ -146,10 +147,11 @@ def test_no_row_decides_whether_a_fit_ends(n: int) -> None:
 
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
-def test_what_doubles_cannot_certify_is_refused_whatever_the_rows_are(loss: str) -> None:
-    model = PrivateKernelClassifier(
-        loss, relation="add_or_remove_one", expected_rows=10**10, regularization=1e-4, bounds=BOX
-    )
+def test_what_doubles_cannot_certify_is_refused_whatever_the_rows_are(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "ROUNDING_SHARE", 1e-12)  # as if there were a billion times more
+    model = PrivateKernelClassifier(loss, regularization=1e-4, bounds=BOX)
     for X in (np.zeros((3, 1)), np.ones((50, 1))):
         with pytest.raises(InvalidInputError, match="doubles certify"):
             model.fit(X, np.arange(len(X)) % 2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from sfumato.core.constraints import Form, labels, numbers, one_of, or_none, real, refuse, whole
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.models.base import PrivateClassifier, PrivateEstimator, target_range
 from sfumato.models.budget import Budget
@@ -55,28 +54,6 @@ LOSSES: dict[str, tuple[ScoreLoss, ScoreLoss]] = {  # of two labels, and of more
 }
 
 
-def minimiser_sensitivity(
-    relation: str | Relation,
-    *,
-    lipschitz: float,
-    feature_norm: float,
-    regularization: float,
-    n_rows: int,
-    gap: float = 0.0,
-) -> float:
-    """``M κ / (λ n) + 2 sqrt(gap / λ)`` for ``argmin (1/n) sum loss(g(x_i), y_i) + λ ||g||²``.
-
-    Adding or removing a record (the divisor n stays what it is) moves the exact minimiser by half
-    as much as replacing it. M is the Lipschitz constant of the loss in the scores, κ the largest
-    ``sqrt(k(x, x))``. Strong convexity puts a point whose objective exceeds the minimum by at most
-    `gap` within ``sqrt(gap / λ)`` of the minimiser.
-    """
-    moved = lipschitz * feature_norm / (regularization * n_rows)
-    if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
-        moved /= 2
-    return moved + 2 * math.sqrt(gap / regularization)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateKernelMachine(PrivateEstimator):
     """Base of the classifier and the regressor; see there.
@@ -90,18 +67,17 @@ class PrivateKernelMachine(PrivateEstimator):
     regularization: float | None = None
     n_fourier: int = 1024
     tolerance: float = 0.01
-    expected_rows: int | None = None
     random_state: Any = 0
 
     aimed_noise: ClassVar[float]  # the public rule for λ aims at this deviation of a score
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
+    offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     in_unit_ball: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = True
     parameters: ClassVar[Form] = {
         "regularization": or_none(real(least=MIN_REGULARIZATION)),
         "n_fourier": whole(least=2),
         "tolerance": real(least=MIN_TOLERANCE, most=1.0),
-        "expected_rows": or_none(whole(least=1)),
     }
     learned: ClassVar[Form] = {
         "features_": stored_features,
@@ -114,12 +90,7 @@ class PrivateKernelMachine(PrivateEstimator):
         self, rows: Array, y: NDArray[Any], loss: ScoreLoss, budget: Budget, n_classes: int = 0
     ) -> None:
         """Learn the machine to a certified gap and release it once."""
-        n_rows = budget.records.public_rows or self.expected_rows
-        if n_rows is None:
-            raise MissingBoundsError(
-                "relation='add_or_remove_one' keeps the number of rows secret: give "
-                "'expected_rows', a public number by which the loss is divided."
-            )
+        n_rows = len(rows)  # public, by the relation
         bounds, width = self.row_bounds, rows.shape[1]
         radius = bounds.ball(width)[1]
         features = public_features(
@@ -134,17 +105,11 @@ class PrivateKernelMachine(PrivateEstimator):
         mapped = FeatureRows(  # [K1] public features, ||phi(x)|| <= 1
             rows, lambda block: features.transform(bounds.clip(block)), features.size
         )
-        sensitivity = partial(
-            minimiser_sensitivity,
-            self.relation,
-            lipschitz=loss.lipschitz,
-            feature_norm=1.0,
-            n_rows=n_rows,
-        )
+        moved = loss.lipschitz / n_rows  # times 1/λ, by the exact minimiser
         strength = self.regularization
         if strength is None:  # the λ at which the noise of a score is as wanted
             mu = mu_from_budget(self.epsilon, self.delta)
-            aimed = sensitivity(regularization=1.0) / mu / self.aimed_noise
+            aimed = moved / mu / self.aimed_noise
             strength = float(np.clip(aimed, DEFAULT_MIN_REGULARIZATION, MAX_REGULARIZATION))
         error = gradient_rounding(loss.smoothness, strength)
         if error * n_rows > ROUNDING_SHARE:  # by public numbers
@@ -152,7 +117,7 @@ class PrivateKernelMachine(PrivateEstimator):
                 f"With λ = {strength:g} and this loss, doubles certify the solution for at most "
                 f"{ROUNDING_SHARE / error:.1g} rows. Raise 'regularization'."
             )
-        exact = sensitivity(regularization=strength)
+        exact = moved / strength
         gap = strength * (self.tolerance * exact / 2) ** 2  # adds the share `tolerance`
         mechanism = self.calibrate(exact)  # [K2] sensitivity with the gap in it
         mechanism.for_size(features.size * max(n_classes, 1))  # refused before the charge
@@ -204,9 +169,6 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     tolerance : float, default=0.01
         Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
         least 0.001.
-    expected_rows : int, optional
-        A public number by which the loss is divided under "add_or_remove_one", where the number
-        of rows is secret.
     random_state : int, RandomState or None, default=0
         For the public frequencies only.
     $shared
@@ -228,9 +190,9 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
 
     Privacy
     -------
-    Unit and relation : record, label included; replace_one or add_or_remove_one.
+    Unit and relation : record, label included; replace_one.
     Released : the minimiser as a vector of public features, with Gaussian noise.
-    Sensitivity : ``M / (λ n)`` (replace; half of it for add or remove) in the norm of the space,
+    Sensitivity : ``M / (λ n)`` in the norm of the space,
         M = 1 for two classes, √2 for more, enlarged by `tolerance` for the certified gap.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
     Assumptions and numerics : bounds and label set are public; there is no unregularised
@@ -290,8 +252,6 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
     tolerance : float, default=0.01
         Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
         least 0.001.
-    expected_rows : int, optional
-        A public number by which the loss is divided under "add_or_remove_one".
     random_state : int, RandomState or None, default=0
         For the public frequencies only.
     $shared
@@ -311,9 +271,9 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
 
     Privacy
     -------
-    Unit and relation : record, target included; replace_one or add_or_remove_one.
+    Unit and relation : record, target included; replace_one.
     Released : the minimiser as a vector of public features, with Gaussian noise.
-    Sensitivity : ``1 / (λ n)`` (replace; half of it for add or remove) in the norm of the space,
+    Sensitivity : ``1 / (λ n)`` in the norm of the space,
         enlarged by `tolerance` for the certified gap.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
     Assumptions and numerics : bounds and target range are public; there is no unregularised

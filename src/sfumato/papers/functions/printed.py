@@ -214,8 +214,6 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
         Public random features.
     tolerance : float, default=0.01
         Share of the sensitivity for the solver.
-    expected_rows : int, optional
-        Not used.
     random_state : int, RandomState or None, default=0
         For the public frequencies only.
     $shared
@@ -236,7 +234,6 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
     sfumato.PrivateKernelClassifier : The same with the noise that is needed.
     """
 
-    offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
 
     def calibrate(self, exact: float) -> GaussianProcessMechanism:
