@@ -39,7 +39,6 @@ def fabricate(
             help="How many rows to make; by default about as many as the table has.", min=1
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--id", help="A column of new IDs: 1, 2, ...")] = None,
     model: Annotated[
         Path | None, typer.Option(help="Also write the fabricator (.sfumato), to draw more rows.")
     ] = None,
@@ -78,7 +77,6 @@ def fabricate(
             promise,
             target=target,
             n_rows=rows,
-            key=key,
             options=chosen,
         )
         record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}

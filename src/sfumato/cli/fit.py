@@ -19,8 +19,8 @@ from sfumato.cli.console import (
     write_or_rescue,
 )
 from sfumato.cli.jobs.pipeline import (
+    MODELS,
     fit_table,
-    offered_models,
     open_table,
     predict_table,
     table_for,
@@ -44,8 +44,8 @@ def fit(
         str | None,
         typer.Option(
             "--model",
-            help=f"One of {', '.join(offered_models())}; by default chosen by the target.",
-            autocompletion=options.completing(offered_models()),
+            help=f"One of {', '.join(MODELS)}; by default chosen by the target.",
+            autocompletion=options.completing(MODELS),
         ),
     ] = None,
     delta: options.Delta = 1e-6,

@@ -29,8 +29,7 @@ from sfumato.exceptions import InvalidInputError, SfumatoError
 T = TypeVar("T")
 
 _MEMORY, _READ = ":memory:", "BEGIN"
-_SILENT = "the server keeps silent"
-GRACE = 2.0  # seconds beyond the timeout after which a silent server is given up
+GRACE = 2.0  # seconds beyond the timeout that a statement on a server may take
 MAX_CACHED = 8  # connections that wait for the next transaction
 
 # SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
@@ -191,7 +190,7 @@ class Database:
                 del reader
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _PERHAPS_WRITTEN:
-                raise self._words.uncertain(self._unknown("")) from error
+                raise self._words.uncertain(self._unknown()) from error
             raise self._words.error(self._explained(error)) from error
         except UnicodeDecodeError as error:  # SQLite quotes damaged names in its own messages
             raise self._words.error(
@@ -266,20 +265,14 @@ class Database:
                 with fork_safe_lock:
                     self._put_back(connection, is_done)
         except psycopg.Error as error:
-            is_silent = str(error) == _SILENT
-            why = f" within {self.timeout + GRACE:g} s" if is_silent else ""
             if is_committing and error.sqlstate is None:  # no answer: neither yes nor no
-                raise self._words.uncertain(self._unknown(why)) from error
-            told = (
-                f"The {self._words.thing} at {self.shown} did not answer{why}; "
-                f"{self._words.undone}. Try again when the server is well."
-            )
-            raise self._words.error(told if is_silent else self._explained(error)) from error
+                raise self._words.uncertain(self._unknown()) from error
+            raise self._words.error(self._explained(error)) from error
         return answer
 
     def _connected(self) -> Any:
         """Return a connection to the server that was kept and still stands, or a new one."""
-        from psycopg.conninfo import conninfo_to_dict
+        import psycopg
 
         with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
             while (connection := self._kept_connection()) is not None:
@@ -297,16 +290,14 @@ class Database:
             "keepalives_count": 3,
             "tcp_user_timeout": 1000 * patience,
         }
-        given = conninfo_to_dict(self.address)
+        given = psycopg.conninfo.conninfo_to_dict(self.address)
         chosen = {name: value for name, value in waits.items() if name not in given}
         # Statements are not prepared: several in one message cannot be, and some poolers refuse it.
-        return _patient(self.timeout + GRACE).connect(
-            self.address, autocommit=True, prepare_threshold=None, **chosen
-        )
+        return psycopg.connect(self.address, autocommit=True, prepare_threshold=None, **chosen)
 
-    def _unknown(self, why: str) -> str:
+    def _unknown(self) -> str:
         return (
-            f"The {self._words.thing} at {self.shown} did not confirm the commit{why}. Unknown "
+            f"The {self._words.thing} at {self.shown} did not confirm the commit. Unknown "
             f"whether it was written: {self._words.retry}"
         )
 
@@ -352,28 +343,6 @@ _TROUBLE = {
     "SQLITE_NOTADB": "is not a {thing}: the file is not a SQLite database, or is damaged.",
     "SQLITE_CORRUPT": _DAMAGED,
 }
-
-
-def _patient(seconds: float) -> Any:
-    """Return a class of connections that give up a silent server, whose timeouts may be frozen."""
-    import psycopg
-
-    def watched(waiting: Any) -> Any:
-        deadline, ready = time.monotonic() + seconds, None
-        while True:
-            try:
-                wanted = waiting.send(ready)
-            except StopIteration as done:
-                return done.value
-            ready = yield wanted
-            if not ready and time.monotonic() > deadline:
-                raise psycopg.OperationalError(_SILENT)
-
-    class Patient(psycopg.Connection[Any]):
-        def wait(self, gen: Any, *more: Any, **words: Any) -> Any:
-            return super().wait(watched(gen), *more, **words)
-
-    return Patient
 
 
 def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
-from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, codes_of
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds, Target
@@ -45,7 +44,6 @@ MODELS = {
     "regressor": "PrivateLinearRegressor",
 }
 FEW_COLUMNS, ROWS_PER_COLUMN = 200, 5  # up to which curves are worth their noise
-FOUND_LABELS = "set of labels found in the data"
 LONG = 2**23  # cells of a table that is not read as a whole where a model can do without
 
 
@@ -58,13 +56,6 @@ class PrivacyRequest:
     unit: str = "record"
     relation: str = "replace_one"
     ledger: Any = None
-
-
-def offered_models() -> dict[str, Any]:
-    """Return the classes that `fit_table` can train, by their names on the command line."""
-    import sfumato  # here, because classes are looked up when they are asked for
-
-    return {name: getattr(sfumato, kind) for name, kind in MODELS.items()}
 
 
 def open_table(path: Path, bounds: TableBounds) -> TableFile | Partitions:
@@ -121,9 +112,9 @@ def fit_table(
         model = default_model(bounds, promise, n_rows)
     if promise.unit == Unit.PERSON and bounds.person is None:
         raise InvalidInputError("Unit 'person' needs the column of IDs: person in the bounds.")
-    estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
+    estimator = make_model(class_of(model), promise, bounds, options)
     require_task(estimator, target_column)
-    return _with_found_labels(fit_rows(estimator, source), target_column)
+    return fit_rows(estimator, source)
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
@@ -146,19 +137,6 @@ def require_task(estimator: Any, target: Target) -> None:
             f"The target {target.name!r} is {kind}, which {type(estimator).__name__} does not "
             "predict. Choose another '--model', or leave it out: the default depends on the target."
         )
-
-
-def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
-    """Return the bounds with the labels found in the table, if these were declared public."""
-    target = bounds.target
-    if target is None or target.labels != PUBLIC_LABELS or isinstance(source, Partitions):
-        return bounds  # parts need listed labels, and say so
-    found: set[Any] = set()
-    for batch in source.batches([target.name]):
-        column = target.read(batch[target.name]).unique()
-        found |= {each for each in column.to_pylist() if each == each} - {None}
-    labels = tuple(sorted(Bounds(labels=tuple(found)).labels))
-    return replace(bounds, target=replace(target, categories=labels))
 
 
 def predict_table(
@@ -203,7 +181,6 @@ def fabricate_table(
     *,
     target: str | None = None,
     n_rows: int | None = None,
-    key: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Make private rows that behave like those of a table, of the same columns and types."""
@@ -211,16 +188,12 @@ def fabricate_table(
 
     bounds.require_confirmed()
     bounds = bounds if target is None else bounds.with_target(target)
-    if key is not None and key in bounds.types():
-        raise InvalidInputError(f"The column {key!r} is read by the bounds: leave it out there.")
     if isinstance(source, TableFile):
         source = source.declared(bounds.types(), bounds.text)
         source.require(list(bounds.types()))
-    fabricator = make_model(sfumato.Fabricator, promise, _listed(source, bounds), options)
-    _with_found_labels(fit_rows(fabricator, source), bounds.target)
+    fabricator = make_model(sfumato.Fabricator, promise, bounds, options)
+    fit_rows(fabricator, source)
     table = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
-    if key is not None:
-        table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))
     order = list(source.columns) if not isinstance(source.columns, int) else []
     order = [*order, *table.column_names]  # parts of dates are columns of their own
     names = [name for name in dict.fromkeys(order) if name in table.column_names]
@@ -273,15 +246,8 @@ def target_rows(model: Any, source: TableFile) -> tuple[Any, Any]:
 
 def class_of(model: str) -> Any:
     """Return the class of a name of the command line."""
-    offered = offered_models()
-    if model not in offered:
-        raise InvalidInputError(f"'model' must be one of {', '.join(offered)}. Got {model!r}.")
-    return offered[model]
+    import sfumato  # here, because classes are looked up when they are asked for
 
-
-def _with_found_labels(model: Any, target: Target | None) -> Any:
-    """Write into the guarantee that labels were taken from the table."""
-    if target is not None and target.labels == PUBLIC_LABELS:
-        promised = model.guarantee_
-        model.guarantee_ = replace(promised, public=(*promised.public, FOUND_LABELS))
-    return model
+    if model not in MODELS:
+        raise InvalidInputError(f"'model' must be one of {', '.join(MODELS)}. Got {model!r}.")
+    return getattr(sfumato, MODELS[model])

@@ -90,20 +90,6 @@ const show = () => document.querySelectorAll("[data-kinds]").forEach((part) => {
 });
 if (kind) { kind.addEventListener("change", show); show(); }
 // Charts by Vega-Lite, in the colours of the page; its interpreter needs no code from strings.
-const tip = document.body.appendChild(document.createElement("div"));
-tip.className = "tip";
-tip.hidden = true;
-const tell = (handler, event, item, value) => {
-  tip.hidden = value == null;
-  if (value == null) return;
-  tip.replaceChildren(...Object.entries(value).map(([name, text]) => {
-    const line = document.createElement("div");
-    line.textContent = `${name}: ${text}`;
-    return line;
-  }));
-  tip.style.left = `${Math.min(event.pageX + 14, document.documentElement.clientWidth - 190)}px`;
-  tip.style.top = `${event.pageY + 14}px`;
-};
 const draw = async () => {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(name).trim();
@@ -117,7 +103,6 @@ const draw = async () => {
     const width = Math.max(place.clientWidth - 24, 200);
     const spec = vega.compile({ ...told, width, height: 190, autosize: { type: "fit-x", contains: "padding" }, config }).spec;
     const view = new vega.View(vega.parse(spec, null, { ast: true }), { expr: vega.expressionInterpreter, renderer: "svg" });
-    view.tooltip(tell);
     place.replaceChildren();
     await view.initialize(place).runAsync();
     place.querySelector("svg")?.setAttribute("aria-label", told.title);
