@@ -174,6 +174,7 @@ def test_a_public_number_of_rows_decides_about_knots_and_pairs(noise: None, cros
     assert classifier(knots="public", n_knots=3, **replaced).fit(X, y).knots_.shape == (3, 3)
 
 
+@pytest.mark.filterwarnings("ignore:By the released counts")  # of few rows, mostly noise
 def test_a_secret_number_of_rows_decides_once_it_is_released(noise: None, crossed: Split) -> None:
     X, y = crossed
     few = classifier(epsilon=3.0, n_steps=2).fit(X[:40], y[:40])
