@@ -60,9 +60,6 @@ def random_problem(
     return objective, rng.normal(size=objective.shape)
 
 
-# Coordinates -------------------------------------------------------------------------------------
-
-
 # The objective against literal formulas ----------------------------------------------------------
 
 

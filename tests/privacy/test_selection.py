@@ -129,9 +129,6 @@ def test_the_winners_own_epsilon_is_no_price() -> None:
     assert np.max(np.log(other / winner)) > 3 * event.epsilon
 
 
-# Rényi divergences -------------------------------------------------------------------------------
-
-
 # Budgets -----------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,6 @@ from benchmarks.odd_tables import (
 from sfumato import Fabricator, PrivateTransferClassifier
 from sfumato.audit.testing.taint import compare_tables
 from sfumato.cli.jobs.pipeline import PrivacyRequest, fabricate_table, fit_table
-from sfumato.cli.jobs.publishing import release_table
 from sfumato.tables import TableEncoder
 from sfumato.tables.cells import as_rows
 from sfumato.tables.files import TableFile
@@ -143,13 +142,6 @@ def fitted(model: str, **options: Any) -> Callable[[TableFile], tuple[Any, ...]]
     return lambda source: (fit_table(source, BOUNDS, PROMISE, model=model, options=options),)
 
 
-def released(function: str, **options: Any) -> Callable[[TableFile], tuple[Any, ...]]:
-    used = ("share",) if function == "density" else ("whole", "share")
-    return lambda source: (
-        release_table(source, BOUNDS, PROMISE, function=function, columns=used, options=options),
-    )
-
-
 TASKS: dict[str, Callable[[TableFile], tuple[Any, ...]]] = {
     "gaussian": fitted("gaussian"),
     "linear": fitted("linear"),
@@ -157,8 +149,6 @@ TASKS: dict[str, Callable[[TableFile], tuple[Any, ...]]] = {
     "large-margin": fitted("large-margin"),
     "hull": fitted("hull", n_layers=1, samples_per_gaussian=20),
     "fabricate": lambda source: fabricate_table(source, BOUNDS, PROMISE),
-    "density": released("density"),
-    "curve": released("curve"),
 }
 NAMES = [*FEATURES, "id", "label"]
 QUICK_CELLS = (None, 0.5, 10**30, "odd")
