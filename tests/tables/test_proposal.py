@@ -80,7 +80,6 @@ def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> 
         id=[10_000 + 7 * i for i in range(n)],
         code=[f"P-{i}" for i in range(n)],
         income=[float(2 ** (i % 16)) + i / n for i in range(n)],
-        grade=[1 + i % 5 for i in range(n)],
         seen=[f"{1 + i % 28:02}.{1 + i % 12:02}.{2000 + i % 9}" for i in range(n)],
         cost=[3.25 * i for i in range(n)],
     )
@@ -90,7 +89,6 @@ def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> 
     assert columns["code"].left_out
     assert columns["income"].log
     assert "long tail" in columns["income"].note
-    assert "if 1, 2, 3, 4, 5 are codes" in columns["grade"].note
     assert columns["seen"].format == "%d.%m.%Y"
     assert (columns["seen"].lower, columns["seen"].upper) == ("2000-01-01", "2009-01-01")
     target = found.bounds.target

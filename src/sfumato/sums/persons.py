@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sfumato.core.constraints import check_parameters
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import BLOCK_ROWS, QUANTUM, ROW_BITS, WINDOW_ROWS, SecretSum
 from sfumato.sums.statistics import Statistic
-from sfumato.tables.bounds import check_persons
+from sfumato.tables.bounds import PERSONS
 from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of, on_arrow
 from sfumato.tables.columns import plain, read_as
 
@@ -55,7 +56,7 @@ class PersonUnit:
     way: str = "average"
 
     def __post_init__(self) -> None:
-        check_persons(self.rows, self.way)
+        check_parameters(self, {"rows": PERSONS["person_rows"], "way": PERSONS["per_person"]})
 
     @property
     def averages(self) -> bool:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,7 +91,7 @@ class Bounds:
                 f"'norm' must lie between {MIN_MAGNITUDE} and {MAX_MAGNITUDE}. "
                 f"Got {self.norm} instead."
             )
-        check_persons(self.person_rows, self.per_person)
+        check_parameters(self, PERSONS)
         if self.lower is None:
             return
         lower, upper = np.asarray(self.lower), np.asarray(self.upper)
@@ -276,11 +275,6 @@ class Bounds:
                     "Bounds(..., labels=[...])."
                 ) from None
         return np.asarray(sorted(self.labels))
-
-
-def check_persons(person_rows: Any, per_person: Any) -> None:
-    """Check what is declared about persons."""
-    check_parameters(SimpleNamespace(person_rows=person_rows, per_person=per_person), PERSONS)
 
 
 def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:

@@ -1,15 +1,13 @@
 """Cells as doubles: what is not a number is missing, silently, whatever its neighbours hold.
 
 An error or a warning about one cell would tell that such a record is there, so there is none, and
-nothing is counted. The rule looks at one cell alone: numbers, and texts that read as one, are that
-number as a double; everything else is NaN, and `Bounds.clip` gives a record with a NaN its public
-default. A record that is not a sequence of as many cells as there are features is missing
-altogether. The type of an array is not trusted: one odd cell turns a list of numbers into an array
-of text, of objects or of complex numbers, so such arrays are read cell by cell as well.
+nothing is counted. Numbers, and texts that read as one, are that number as a double; everything
+else is NaN, and `Bounds.clip` gives a record with a NaN its public default. A record that is not a
+sequence of as many cells as there are features is missing altogether. The type of an array is not
+trusted: one odd cell turns numbers into text, objects or complex numbers.
 
-Tables of pandas, polars and Arrow are recognised here, and what else estimators are given is
-checked: rows, labels, tensors, parameters. None of these libraries is imported: a table that was
-handed over has brought its own along.
+Tables of pandas, polars and Arrow are recognised here, and rows, labels and tensors are checked.
+None of these libraries is imported: a table that was handed over has brought its own along.
 """
 
 from __future__ import annotations
@@ -187,9 +185,6 @@ def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | No
     return as_numbers(rows)
 
 
-# Tables -----------------------------------------------------------------------------------------
-
-
 def library_of(X: object) -> str:
     """Return the name of the library that an object is of."""
     return type(X).__module__.partition(".")[0]
@@ -230,9 +225,6 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
         else:
             found[name] = table.to_series(place) if library == "polars" else table.column(place)
     return found
-
-
-# What estimators are given ----------------------------------------------------------------------
 
 
 def checked_rows(

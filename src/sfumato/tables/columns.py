@@ -119,9 +119,6 @@ def type_of_value(value: Any) -> str:
     raise InvalidInputError("A category or label must be a text, a finite number or a truth value.")
 
 
-# From any library to Arrow --------------------------------------------------------------------
-
-
 def as_column(column: Any) -> Any:
     """Return a column of any library as one of Arrow, of the type that it is stored as."""
     library = library_of(column)
@@ -174,9 +171,6 @@ def text_of(cell: Any) -> str | None:
         return cell.decode() if isinstance(cell, bytes) else None
     except (ValueError, ArithmeticError):  # not UTF-8, or more digits than Python writes
         return None
-
-
-# From one type to another ---------------------------------------------------------------------
 
 
 def read_as(column: Any, declared: str, place: str = "The column") -> Any:
@@ -296,9 +290,6 @@ def _in_range(column: Any, wanted: Any) -> Any:
     inside = compute.if_else(kept, column, None).cast(wanted, safe=False)
     last = arrow().scalar(int(limits.max), wanted)
     return compute.if_else(compute.equal(double, most), last, inside)
-
-
-# Dates ----------------------------------------------------------------------------------------
 
 
 def part_of(

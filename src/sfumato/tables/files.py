@@ -64,10 +64,8 @@ class TableFile:
     """A table on disk: its columns and types, and its rows, batch by batch.
 
     With declared types no cell and no line makes reading fail, changes how another one is read, or
-    changes the number of rows (see `sfumato.tables.text`); a file that is damaged as a whole, or
-    whose header lacks a column, is an error. Errors of Arrow quote cells; here they are reported
-    without them. Stored dates and times stay as they are where a date, a time or a text is
-    declared. Types that are not declared are read off the cells of a text, unless `guess` is False.
+    changes the number of rows; errors of Arrow, which quote cells, are reported without them. Types
+    that are not declared are read off the cells of a text, unless `guess` is False.
     """
 
     def __init__(
@@ -223,7 +221,9 @@ class TableFile:
         elif self.format == "sheet":
             yield self._sheet
         else:
-            file = self._parquet(coded_texts(self.schema))
+            # Codes of texts are kept: their cast would fail at a text that is not UTF-8.
+            coded = filter(lambda each: arrow("types").is_dictionary(each.type), self.schema)
+            file = self._parquet([f.name for f in coded if plain_type(f.type) == "string"])
             options: dict[str, Any] = {"columns": names, "use_threads": False}
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], **options):
@@ -304,12 +304,6 @@ def read_sheet(file: Path) -> Any:
     return arrow().Table.from_arrays(columns, [header[place] for place in named])
 
 
-def coded_texts(schema: Any) -> list[str]:
-    """Return the columns of coded texts: their cast would fail at one that is not UTF-8."""
-    is_coded = arrow("types").is_dictionary
-    return [f.name for f in schema if is_coded(f.type) and plain_type(f.type) == "string"]
-
-
 def plain_type(declared: Any) -> str:
     """Return the name of the plain type that values of a type of Arrow are read as."""
     types = arrow("types")
@@ -319,9 +313,6 @@ def plain_type(declared: Any) -> str:
         return "double"
     is_text = types.is_large_string(declared) or types.is_string_view(declared)
     return "string" if is_text else str(declared)
-
-
-# Writing --------------------------------------------------------------------------------------
 
 
 def write_table(

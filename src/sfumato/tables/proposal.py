@@ -1,8 +1,4 @@
-"""Bounds proposed from the data, for a person to replace and to confirm.
-
-What is computed here is read off the rows: it is protected by nothing, is shown to the owner of the
-table only, and no fit accepts it before the owner has declared it public.
-"""
+"""Bounds proposed from the data, for their owner only: no fit accepts them before they confirm."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ MAX_CATEGORIES = 50
 MAX_LABELS = 1000
 SENTINELS = (*(-(10**n - 1) for n in range(1, 7)), *(10**n - 1 for n in range(3, 7)))  # -9, 999
 FEW_LABELS = 20  # different whole numbers; more of them are a number to predict
-FEW = 10  # different whole numbers that may be codes
+FEW = 10  # different values that are too few for IDs
 MAX_COUNTED = 10**6  # different values of a column
 SAMPLED = 50_000  # numbers of which the median is taken
 MIN_FOR_AN_ID, NEARLY = 200, 0.99
@@ -174,9 +170,6 @@ class ColumnSummary:
         if sample and self.lowest >= 0 and self.highest > LONG_TAIL * float(np.median(sample)):
             marked["note"] += "; long tail, so its logarithm is used"
             marked["log"], lower = True, max(lower, 0)
-        elif self.whole and self.values and 2 < len(self.values) <= FEW:
-            listed = _texts(sorted(self.values))
-            marked["note"] += f"; if {listed} are codes, list them as categories instead of a range"
         return Column(self.name, self.type, lower, upper, **marked)
 
     def proposed_target(self) -> Target:
@@ -297,11 +290,7 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
 
 
 def rounded_outwards(lowest: float | None, highest: float | None) -> tuple[float, float]:
-    """Return round numbers around a range; from 0 where the range comes near it.
-
-    >>> rounded_outwards(6.981, 28.11), rounded_outwards(1990, 2024), rounded_outwards(3, 3)
-    ((0.0, 30.0), (1990.0, 2030.0), (2.0, 4.0))
-    """
+    """Return round numbers around a range; from 0 where the range comes near it."""
     if lowest is None or highest is None:  # not one number was seen
         return 0.0, 1.0
     lowest, highest = max(lowest, -1e150), min(highest, 1e150)

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.atomic_file import atomic_write
-from sfumato.core.constraints import Form, check_parameters, flag, list_of, or_none, refuse, whole
+from sfumato.core.constraints import Form, check_parameters, flag, list_of, or_none, whole
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.bounds import MAX_MAGNITUDE, PUBLIC_LABELS, Bounds, check_persons
+from sfumato.tables.bounds import MAX_MAGNITUDE, PERSONS, PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import REAL_KINDS, column_names, columns_of
 from sfumato.tables.columns import (
     PARTS,
@@ -38,7 +38,7 @@ from sfumato.tables.columns import (
     read_as,
     type_of_value,
 )
-from sfumato.tables.text import TextFormat
+from sfumato.tables.text import TextFormat, any_text
 
 Array = NDArray[np.float64]
 MONTHS, WEEKDAYS = tuple(range(1, 13)), tuple(range(1, 8))
@@ -48,17 +48,12 @@ DAY = re.compile(r"\d{4}-\d\d-\d\d")
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
 
 
-def _format(value: Any, place: str, _: Any) -> None:
-    if not isinstance(value, str):
-        raise refuse(place, 'a text such as "%d.%m.%Y"')
-
-
 # What all columns may declare, and keys that mean nothing for a column of some kind.
 KEYS: Form = {
     **dict.fromkeys(("left_out", "ordered", "log", "missing"), flag()),
     **dict.fromkeys(("parts", "sentinels"), list_of(lambda *_: None, least=0, kind=tuple)),
     "decimals": or_none(whole(least=-12, most=12)),
-    "format": _format,
+    "format": any_text,
 }
 MEANINGLESS = {
     "categories": ("lower", "upper", "log", "decimals", "parts", "format", "sentinels"),
@@ -80,14 +75,10 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class Column:
-    """What is public about one column; the file of bounds explains the keys.
-
-    `type` is Arrow's name of a type, as which each cell is read: "double", "int64", "bool",
-    "string", "date32[day]", "timestamp[s]" and the like. Days are written as "2020-12-31".
-    """
+    """What is public about one column; the file of bounds explains the keys."""
 
     name: str
-    type: str
+    type: str  # Arrow's name of a type, as which each cell is read
     lower: Any = None
     upper: Any = None
     categories: Any = None  # a tuple; of a target, or "public"
@@ -166,14 +157,12 @@ class Column:
             if self.fill is not None and self.fill not in (self.categories or ()):
                 raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
         elif kind == "date":
-            if not self.parts:
+            if not 0 < len(self.parts) == len(set(self.parts) & set(PARTS)):
                 listed = ", ".join(f'"{part}"' for part in PARTS)
                 raise InvalidInputError(
                     f"{place} is of type {self.type}: name the public 'parts' that are used, of "
                     f"{listed}, or set left_out = true. A whole date can say who somebody is."
                 )
-            if not set(self.parts) <= set(PARTS) or len(set(self.parts)) != len(self.parts):
-                raise InvalidInputError(f"{place}: 'parts' must be some of {', '.join(PARTS)}.")
             if {"time", "year"} & set(self.parts):
                 try:
                     first, last = (_moment(end) for end in (self.lower, self.upper))
@@ -202,10 +191,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Feature(Column):
-    """One number or one category of a record: a column, or one part of a column of dates.
-
-    Its cells are numbers in public units: logarithms where `log` is declared, places of categories.
-    """
+    """One number or one category of a record: a column, or one part of a column of dates."""
 
     source: str = ""  # the column that it is read from
     part: str = ""
@@ -388,7 +374,7 @@ class TableBounds:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "looks_like_ids", tuple(self.looks_like_ids))
-        check_persons(self.person_rows, self.per_person)
+        check_parameters(self, PERSONS)
         if self.person is not None and not isinstance(self.person, str):
             raise InvalidInputError("'person' must be the name of a column.")
         if self.person is not None and self.one_row_per_person:

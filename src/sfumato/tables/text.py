@@ -1,11 +1,9 @@
 """CSV files, one line per record, read so that no line changes another.
 
-How a CSV is written is declared in the file of bounds, or sniffed by `describe`; a fit follows what
-is declared and never looks at the rows to find it out. After the header each line is one record,
-blank ones included: their number is a fact about lines, and no quote or bracket can swallow the
-next. A line that cannot be read (a quote that is not closed, a field too many, too long) is a
-record whose cells are all missing. Cells come as texts or bytes; `columns.read_as` makes them what
-was declared.
+How a CSV is written is declared in the file of bounds, or sniffed by `describe`; a fit never looks
+at the rows to find it out. After the header each line is one record, blank ones included; one that
+cannot be read (a quote that is not closed, a field too many, too long) misses all cells. Cells come
+as texts or bytes; `columns.read_as` makes them what was declared.
 """
 
 from __future__ import annotations
@@ -58,8 +56,9 @@ def _delimiter(value: Any, place: str, _: Any) -> None:
         raise refuse(place, "one ASCII character, not a quote")
 
 
-def _mark(value: Any, place: str, _: Any) -> None:
-    if not isinstance(value, str) or not value:
+def any_text(value: Any, place: str, _: Any) -> None:
+    """Ask for a text."""
+    if not isinstance(value, str):
         raise refuse(place, "a text")
 
 
@@ -68,23 +67,19 @@ FORM: Form = {
     "decimal": one_of(".", ","),
     "thousands": one_of("", ".", ",", " ", "'"),
     "encoding": one_of(*ENCODINGS),
-    "missing": list_of(_mark, least=0, kind=tuple),
+    "missing": list_of(any_text, least=0, kind=tuple),
 }
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a table is written as text; digits are not grouped unless `thousands` says by what.
-
-    The encoding is "utf-8", "cp1252" or "latin-1"; fields are quoted by double quotes; `missing`
-    lists the cells that mean "missing", besides empty ones.
-    """
+    """How a table is written as text; fields are quoted by double quotes."""
 
     delimiter: str = ","
     decimal: str = "."
-    thousands: str = ""
+    thousands: str = ""  # by which digits are grouped
     encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # cells that mean so, besides empty ones
 
     @classmethod
     def from_record(cls, record: Any) -> TextFormat:
@@ -102,11 +97,6 @@ class TextFormat:
         default = vars(PLAIN_TEXT)
         return {key: value for key, value in vars(self).items() if value != default[key]}
 
-    @property
-    def is_common(self) -> bool:
-        """Whether cells can be read as they are."""
-        return self.decimal == "." and not self.thousands and not self.missing
-
 
 PLAIN_TEXT = TextFormat()
 
@@ -114,12 +104,8 @@ PLAIN_TEXT = TextFormat()
 def open_text(path: Path) -> BinaryIO:
     """Open a file of text, compressed as its suffix says or not, behind its byte order mark."""
     file: Any = io.BufferedReader(arrow().input_stream(path, compression="detect"))
-    try:
-        if file.peek(3)[:3] == codecs.BOM_UTF8:
-            file.read(3)
-    except BaseException:
-        file.close()
-        raise
+    if file.peek(3)[:3] == codecs.BOM_UTF8:
+        file.read(3)
     return cast("BinaryIO", file)
 
 
@@ -183,6 +169,7 @@ def csv_batches(
     closed_line = f"^{field}(?:{d}{field})*\\n$"
     quoted_field = f"(^|{d}){q}(?:[^{q}\\n]|{q}{q})*{q}"
     declared = {name: type_of(each) for name, each in types.items()}
+    is_common = text.decimal == "." and not text.thousands and not text.missing
     n_before = 1
     for block in read_blocks(path):
         if text.encoding != "utf-8":  # a letter of it is one byte, so that no line changes another
@@ -212,12 +199,12 @@ def csv_batches(
             block = b"".join(compute.if_else(is_good, lines, blank).to_pylist())
         n_before += len(ends)
         table = None
-        if text.is_common:
+        if is_common:
             with contextlib.suppress(pa.ArrowException):
                 table = _read_block(block, names, declared, text)
         if table is None:
             table = _read_block(block, names, dict.fromkeys(types, pa.binary()), text)
-        yield table if text.is_common else _common_cells(table, types, text)
+        yield table if is_common else _common_cells(table, types, text)
 
 
 def _read_block(
