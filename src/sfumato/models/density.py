@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from sfumato.models.base import PrivateEstimator
 from sfumato.models.features import Domain
 from sfumato.models.smoothing import MAX_CELLS, Cells, GridDensity, default_cells
 from sfumato.sums import CountTables
-from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
+from sfumato.sums.grid import MAX_ROWS
 from sfumato.sums.maps import Clipped
 from sfumato.tables.schema import TableBounds
 
@@ -38,17 +37,14 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     """A private density of one or two features: noisy counts of cells, smoothed.
 
     The counts of public cells get Laplace noise and are smoothed by the filter of least estimated
-    risk.
+    risk. Columns of whole numbers in the bounds of a table have cells of equally many numbers, and
+    rows that are drawn, and quantiles, are whole there.
 
     Parameters
     ----------
     n_cells : int, optional
         Cells along each axis of the grid. By default ``3 (n epsilon)^0.4`` on a line and
         ``1.6 (n epsilon)^0.3`` in the plane, with n = 10,000 where it is secret.
-    step : float, or sequence with a float or None for each feature, optional
-        Public distance of neighbouring values, from the lower end of the bounds; by default 1 for
-        columns of whole numbers in the bounds of a table. Every cell of the grid then holds equally
-        many values, and rows that are drawn, and quantiles, are such values.
     $shared
 
     Attributes
@@ -95,7 +91,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
     _: KW_ONLY
     n_cells: int | None = None
-    step: float | Sequence[float | None] | None = None
 
     scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
     scales_tables: ClassVar[bool] = False
@@ -161,22 +156,10 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return self
 
     def _steps(self, n_features: int) -> tuple[float | None, ...]:
-        """Return the public distance of neighbouring values of each feature, or None."""
-        given: Any = self.step
-        if given is None and isinstance(self.bounds, TableBounds):
-            given = tuple(1.0 if each.is_whole else None for each in self.bounds.features)
-        single = given is None or isinstance(given, int | float)
-        steps = (given,) * n_features if single else tuple(given)
-        sides = self._domain(n_features).width
-        if len(steps) != n_features or not all(
-            step is None or side / MAX_ROWS_SECRET_N < step <= side
-            for step, side in zip(steps, sides, strict=True)
-        ):
-            raise InvalidInputError(
-                "'step' must be positive and at most the width of its feature, one for all "
-                f"features, or one or None for each. Got {given!r} instead."
-            )
-        return tuple(None if step is None else float(step) for step in steps)
+        """Return the distance of neighbouring values of each feature: 1, or None."""
+        if not isinstance(self.bounds, TableBounds):
+            return (None,) * n_features
+        return tuple(1.0 if each.is_whole else None for each in self.bounds.features)
 
     def _on_steps(self, values: Array) -> Array:
         """Move values to the nearest of those that a feature can have."""

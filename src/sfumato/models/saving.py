@@ -62,6 +62,7 @@ FIXED = {
     "kernel": "gaussian",
     "n_bins": 9,
     "signed": False,
+    "step": None,
 }  # parameters of which these values stay
 
 

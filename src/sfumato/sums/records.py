@@ -308,8 +308,8 @@ class Records(ABC):
     ) -> Array:
         """Add up a block; a term that is not finite, or longer than declared, is zero."""
         rows = _readable(rows, statistic)
-        if (unknown := codes < 0).any():  # [J3] a class that nobody has declared
-            unknown = to_numpy(unknown)
+        unknown = (codes if isinstance(codes, np.ndarray) else to_numpy(codes)) < 0
+        if unknown.any():  # [J3] a class that nobody has declared
             if size is None:
                 rows, codes = rows[~unknown], codes[~unknown]
             else:  # among the others of a person: a row of zeros, with one of their classes
