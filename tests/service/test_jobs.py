@@ -219,23 +219,6 @@ def test_an_error_on_rows_tells_nothing(house: House, monkeypatch: pytest.Monkey
     assert "Lovelace" not in stored
 
 
-def test_results_and_charges_are_shown_at_fixed_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house = House(tmp_path, show_every=10**7)
-    house.open()
-    job = house.done()
-    assert job["state"] == "running"
-    assert not {"shown", "cost", "phase"} & {key for key, value in job.items() if value}
-    house.call("ada", "GET", f"/releases/{job['id']}", status=404)
-    assert house.spent() == 0.0, "a charge is not seen before its result"
-    assert house.call("uwe", "GET", "/datasets/patients/charges")["charges"] == []
-    monkeypatch.setattr("sfumato.service.routes.now", lambda: "9999")
-    assert house.call("ada", "GET", f"/jobs/{job['id']}")["state"] == "released"
-    house.call("ada", "GET", f"/releases/{job['id']}")
-    house.close()
-
-
 def test_data_sets_that_share_people_share_a_budget(fresh: House) -> None:
     fresh.open(epsilon=2.0)
     fresh.open("follow-up", budget="patients", epsilon=2.0)

@@ -141,18 +141,13 @@ def labels(size: str) -> Check:
 
 def words(size: Size) -> Check:
     """Ask for an array of texts."""
-
-    def check(value: Any, place: str, sizes: Sizes) -> None:
-        _shaped(value, "UO", (size,), place, sizes)
-
-    return check
+    return lambda value, place, sizes: _shaped(value, "UO", (size,), place, sizes)
 
 
 def _shaped(value: Any, kinds: str, shape: tuple[Size, ...], place: str, sizes: Sizes) -> None:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+    is_array = isinstance(value, np.ndarray) and value.dtype.kind in kinds
+    if not is_array or value.ndim != len(shape):
         raise refuse(place, f"an array of {len(shape)} dimensions, of a number type that fits")
-    if value.ndim != len(shape):
-        raise refuse(place, f"an array of {len(shape)} dimensions")
     for wanted, found in zip(shape, value.shape, strict=True):
         _meet(wanted, found, place, sizes)
 
@@ -229,12 +224,7 @@ def flag() -> Check:
 
 def or_none(check: Check) -> Check:
     """Let a value be None."""
-
-    def checked(value: Any, place: str, sizes: Sizes) -> None:
-        if value is not None:
-            check(value, place, sizes)
-
-    return checked
+    return lambda value, place, sizes: None if value is None else check(value, place, sizes)
 
 
 def optional(check: Check) -> Check:

@@ -16,7 +16,6 @@ def map_in_parallel(
     items: Sequence[Any],
     *,
     n_jobs: int | None,
-    costs: Sequence[float] | None = None,
 ) -> list[Any]:
     """Return ``[task(item) for item in items]``, computed by `n_jobs` workers.
 
@@ -26,10 +25,5 @@ def map_in_parallel(
     n_workers = min(effective_n_jobs(n_jobs), len(items))
     limits = threadpool_limits(max(1, cpu_count() // n_workers)) if n_workers > 1 else nullcontext()
     with limits:
-        parallel = Parallel(n_jobs=n_workers, prefer="threads", return_as="generator")
-        order = list(range(len(items)))
-        if costs is not None:
-            order.sort(key=lambda place: -costs[place])
-        started = parallel(delayed(task)(items[place]) for place in order)
-        found = dict(zip(order, started, strict=True))
-        return [found[place] for place in range(len(items))]
+        parallel = Parallel(n_jobs=n_workers, prefer="threads")
+        return list(parallel(delayed(task)(item) for item in items))

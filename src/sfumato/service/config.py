@@ -79,7 +79,6 @@ class Service(_Table):
     workers: Annotated[int, Field(ge=1, le=64)] = 2
     memory: Annotated[int, Field(ge=512)] = 4096  # megabytes per job
     seconds: Annotated[int, Field(ge=1)] = 3600  # per job
-    show_every: Annotated[int, Field(ge=0)] = 0  # seconds; results are shown at multiples
     requests_per_second: Annotated[float, Field(gt=0)] = 50.0  # per person
     max_jobs: Annotated[int, Field(ge=1)] = 20  # of one person, waiting, queued or running
     keep_days: Annotated[int, Field(ge=1)] | None = None  # jobs and releases are then deleted

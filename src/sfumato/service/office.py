@@ -6,14 +6,12 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError, LedgerError, LedgerTamperedError
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.shared_budget import QuotaBalance, SharedBudget
 from sfumato.privacy.events import Event
-from sfumato.privacy.filters import Cost
 from sfumato.service.access import Person
 from sfumato.service.config import OWNER, Dataset, Settings
 from sfumato.service.store import DatasetState, JobState, NotFoundError, Store, now
@@ -111,34 +109,17 @@ class Office:
         return {**told, "holdings": [one.to_dict() for one in self.holdings(who, told)]}
 
     def holdings(self, who: Person, dataset: Mapping[str, Any]) -> list[QuotaBalance]:
-        """Return the total and the quotas of a budget, as far as shown; to analysts, theirs."""
+        """Return the total and the quotas of a budget, to analysts theirs."""
         sees_all = who.has("officer", "auditor")
-        held = self._held(dataset) if dataset.get("opened") else []
+        held = self.budget(dataset).holdings() if dataset.get("opened") else []
         return [one for one in held if sees_all or one.holder in ("", who.name)]
-
-    def _held(self, dataset: Mapping[str, Any]) -> list[QuotaBalance]:
-        budget, last = self.budget(dataset), self.shown_until()
-        held = budget.holdings()
-        if last is None:
-            return held
-        # A charge is not to be seen before its result.
-        lines = [one for one in budget.dataset.lines() if one.time < last]
-        return [replace(one, position=0, cost=Cost()).after(lines) for one in held]
-
-    def shown_until(self) -> str | None:
-        """Return the fixed time up to which charges are shown, if results are shown at such."""
-        step = self.settings.config.service.show_every
-        if not step:
-            return None
-        last = datetime.fromtimestamp(datetime.now(UTC).timestamp() // step * step, UTC)
-        return last.isoformat(timespec="microseconds")
 
     def costs(
         self, person: str, dataset: Mapping[str, Any], events: Sequence[Event]
     ) -> list[dict[str, Any]]:
         """Return the total and a quota before and after what would be charged."""
         told = []
-        for held in self._held(dataset):
+        for held in self.budget(dataset).holdings():
             if held.holder not in ("", person) or (held.holder and self.settings.is_studio):
                 continue
             cost = held.filter.cost(events)

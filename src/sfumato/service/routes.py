@@ -33,7 +33,7 @@ from sfumato.service.access import ROLES, ForbiddenError, Person, admit, person_
 from sfumato.service.config import Delta, Epsilon, Line, decimal_point
 from sfumato.service.office import Office, as_tuples
 from sfumato.service.pages import page
-from sfumato.service.store import ENDED, DatasetState, JobState, NotFoundError, now
+from sfumato.service.store import DatasetState, JobState, NotFoundError, now
 from sfumato.service.tasks import ESTIMATORS, checked_task, settings_of
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
@@ -254,7 +254,7 @@ def dataset(call: Call, name: str) -> Any:
     ):
         return RedirectResponse(f"/datasets/{name}/confirm", 303)
     exact = None
-    if call.who.has("officer", "auditor") and found["holdings"] and not call.office.shown_until():
+    if call.who.has("officer", "auditor") and found["holdings"]:
         exact = call.office.budget(found).dataset.spent()
     return {"dataset": found, "releases": releases(call, name)["releases"], "exact": exact}
 
@@ -405,15 +405,7 @@ def submit(call: Call, name: str, body: NewJob) -> Record:
     text = json.dumps([task, body.epsilon, delta, body.purpose], sort_keys=True)
     digest = sha256(text.encode()).hexdigest()
     record: Any = {"epsilon": body.epsilon, "delta": delta, "digest": digest}
-    return _shown(call.office.queue(call.who.name, name, task, body.purpose, key=key, **record))
-
-
-def _shown(job: Mapping[str, Any]) -> Record:
-    """Return a job as it may be seen by now: an end is shown at its fixed time."""
-    if job["state"] in ENDED and job.get("shown", "") > now():
-        hidden = ("reason", "changed", "shown", "phase", "cost", "attacker")
-        return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
-    return dict(job)
+    return call.office.queue(call.who.name, name, task, body.purpose, key=key, **record)
 
 
 @verb("GET", "/jobs", template="jobs.html", tag="jobs")
@@ -422,7 +414,7 @@ def jobs(call: Call, state: str | None = None) -> Record:
     sees_all = call.who.has("officer", "auditor")
     find, person = call.office.store.find, None if sees_all else call.who.name
     found = find("job", None if state else 1000, person=person, state=state)
-    told = [_shown(one) for one in found if "estimator" in one["task"]]
+    told = [one for one in found if "estimator" in one["task"]]
     waiting = find("job", None, state="waiting") if call.who.has("officer") else []
     return {"jobs": told, "waiting": waiting}
 
@@ -439,7 +431,7 @@ def job(call: Call, identity: str) -> Record:
     if not is_own or "estimator" not in found["task"]:
         raise NotFoundError(f"There is no job {identity!r}.")
     facts = call.office.dataset(found["dataset"])
-    told = {"reason": "", "cost": None, "phase": None, "started": None, **_shown(found)}
+    told = {"reason": "", "cost": None, "phase": None, "started": None, **found}
     told |= {name: facts[name] for name in ("protected", "unit", "why", "auto_approve")}
     return {**told, "words": STATES[told["state"]]}
 
@@ -460,7 +452,7 @@ def decide(call: Call, identity: str, body: Decision) -> Record:
 def cancel(call: Call, identity: str) -> Record:
     """End a job; what was charged stays charged."""
     job(call, identity)
-    return _shown(call.office.store.cancel(call.who.name, identity))
+    return call.office.store.cancel(call.who.name, identity)
 
 
 # Releases -----------------------------------------------------------------------------------------
@@ -469,9 +461,7 @@ def cancel(call: Call, identity: str) -> Record:
 @verb("GET", "/releases", tag="releases")
 def releases(call: Call, dataset: str | None = None) -> Record:
     """Releases of the data sets that you may see."""
-    found = [
-        one for one in call.office.store.find("release", dataset=dataset) if one["shown"] <= now()
-    ]
+    found = call.office.store.find("release", dataset=dataset)
     seen = {name: call.office.sees(call.who, name) for name in {one["dataset"] for one in found}}
     return {"releases": [one for one in found if seen[one["dataset"]]]}
 
@@ -480,16 +470,13 @@ def releases(call: Call, dataset: str | None = None) -> Record:
 def release(call: Call, identity: str) -> Record:
     """One release: its `guarantee`, its `files`, and the numbers of its `charts`."""
     found = _release(call, identity)
-    told = _charts(call, identity)
+    told = {"note": "", "columns": [], "preview": [], **_charts(call, identity)}
     promised = Guarantee.from_dict(found["guarantee"])
     return {
         **found,
+        **told,
         "class_name": found["class"],
-        "charts": told["charts"],
         "specs": [charts.spec({"": one}) for one in told["charts"] if one["rows"]],
-        "note": told.get("note", ""),
-        "columns": told.get("columns", []),
-        "preview": told.get("preview", []),
         "sentence": str(promised),
         "facts": facts(promised),
         "limits": list(LIMITS),
@@ -499,7 +486,7 @@ def release(call: Call, identity: str) -> Record:
 
 def _release(call: Asked, identity: str) -> Record:
     found = call.office.store.get("release", identity)
-    if found["shown"] > now() or not call.office.sees(call.who, found["dataset"]):
+    if not call.office.sees(call.who, found["dataset"]):
         raise NotFoundError(f"There is no release {identity!r}.")
     return found
 
@@ -583,11 +570,10 @@ def dpia(call: Call, name: str) -> Record:
 
 @verb("GET", "/datasets/{name}/charges", "officer", "auditor", tag="audit")
 def charges(call: Call, name: str) -> Record:
-    """Who spent what, when and for which purpose, of releases that are shown."""
+    """Who spent what, when and for which purpose."""
     found = call.office.found(call.who, name)
     lines = call.office.budget(found).dataset.history() if found.get("opened") else []
-    last = call.office.shown_until()
-    return {"charges": [one.to_dict() for one in lines if last is None or one.time < last]}
+    return {"charges": [one.to_dict() for one in lines]}
 
 
 @verb("GET", "/audit", "officer", "auditor", template="audit.html", tag="audit")

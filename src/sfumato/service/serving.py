@@ -1,4 +1,4 @@
-"""The processes of a service: the workers' is the first, and keeps the web process alive.
+"""The processes of a service: the workers' is the first, and starts the web process.
 
 Everything that can be wrong at a start is checked, and the port is taken, before anything is
 promised. `--part` runs one of the two alone, where two users or containers keep rows from the web.

@@ -19,12 +19,13 @@ from typing import Any
 from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.staticfiles import StaticFiles
 
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -51,7 +52,6 @@ a sentence, "message"; they never depend on rows. A submit with an Idempotency-K
 MAX_BYTES, BODY_SECONDS, SESSION_SECONDS = 2**20, 20, 12 * 3600
 STALE, MIN_SPACE, MAX_QUEUE_AGE = 15.0, 100e6, 3600.0  # of a healthy service
 WRITERS = 4  # requests that write at once; the others' threads are for readers
-ASSETS = {"pages.js": "text/javascript", "vega.min.js": "text/javascript", "pages.css": "text/css"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -111,6 +111,8 @@ def create_app(settings: Settings) -> FastAPI:
         except HTTPException as error:
             response = await refused(request, error)
         lasted.labels(str(response.status_code)).observe(time.perf_counter() - start)
+        if request.url.path.startswith("/assets/"):
+            response.headers["Cache-Control"] = "public, max-age=3600"
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers["X-Request-ID"] = mark
@@ -159,15 +161,7 @@ def create_app(settings: Settings) -> FastAPI:
             gauge.labels(what).set(value)
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
-    @app.get("/assets/{name}", include_in_schema=False)
-    def asset(name: str) -> Response:
-        """Return one of the listed assets."""
-        if name not in ASSETS:
-            raise HTTPException(404, "There is no such file.")
-        headers = {"Cache-Control": "public, max-age=3600"}
-        place = Path(__file__).parent / "assets" / name
-        return FileResponse(place, media_type=ASSETS[name], headers=headers)
-
+    app.mount("/assets", StaticFiles(directory=Path(__file__).parent / "assets"))
     return app
 
 

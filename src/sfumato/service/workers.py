@@ -12,7 +12,6 @@ import ctypes
 import fcntl
 import json
 import logging
-import math
 import os
 import resource
 import shutil
@@ -50,7 +49,6 @@ log = logging.getLogger("sfumato.service")
 PAUSE = 0.1  # seconds between looks at the queue
 PATIENCE = 10.0  # seconds for the processes of a killed service to be gone
 MAX_ATTEMPTS = 3  # of a job that is killed each time: it may be what kills
-MAX_ENDS = 5  # of the web process in a minute
 CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
 REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0  # the first two of a processor
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
@@ -87,9 +85,8 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
         state, reason, record = _attempt(office, dataset, job, payer, aside)
         if record is not None and state == JobState.RELEASED:
             names = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
-            times = {"created": now(), "shown": _shown(settings)}
-            release = {**{name: job[name] for name in names}, **record, **times}
-            release["approved_by"] = job.get("decided_by")
+            told = {"shown": now(), "approved_by": job.get("decided_by")}
+            release = {**{name: job[name] for name in names}, **record, **told}
             # Stored before anybody can see it: files, folder, then the row.
             (aside / "release.json").write_text(json.dumps(release))
             for path in aside.iterdir():
@@ -100,8 +97,7 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
             return
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    more: Any = {} if state == JobState.WAITING else {"shown": _shown(settings)}
-    _end(office, job["id"], state, reason, **more, **(record or {}))
+    _end(office, job["id"], state, reason, **(record or {}))
 
 
 def _end(office: Office, identity: str, state: str, reason: str = "", **changes: Any) -> None:
@@ -234,7 +230,7 @@ def _describe(office: Office, name: str) -> None:
 
 def _store_release(office: Office, release: Mapping[str, Any]) -> None:
     kept = {**release, "created": release["shown"], "state": "released"}
-    _end(office, release["id"], JobState.RELEASED, release=kept, shown=release["shown"])
+    _end(office, release["id"], JobState.RELEASED, release=kept)
 
 
 def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
@@ -257,16 +253,7 @@ def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
     elif job["task"]["kind"] == "describe":
         told: Any = {"state": DatasetState.UNREADABLE, "reason": UNREADABLE}
         office.store.change("worker", "data set", job["dataset"], "describe failed", **told)
-    _end(office, job["id"], state, reason, shown=_shown(settings))
-
-
-def _shown(settings: Settings) -> str:
-    """Return the time from which a result is shown: now, or the next fixed time."""
-    step = settings.config.service.show_every
-    if not step:
-        return now()
-    moment = math.ceil(time.time() / step) * step
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    _end(office, job["id"], state, reason)
 
 
 def _sync(path: Path) -> None:
@@ -290,11 +277,10 @@ class Workers:
     def run(self, answer: Callable[[], None] | None = None) -> None:
         """Work until a signal ends it, and its jobs, which are settled at the next start.
 
-        With `answer`, that runs in a web process of its own, which is started again if it ends.
+        With `answer`, that runs in a web process of its own, with which the workers end too.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: setattr(self, "_ends", True))
-        web, failures = None, list[float]()
         with (self.settings.state / "workers.lock").open("w") as file:
             self._lock(file, may_wait=answer is None)
             import sfumato.tables.proposal  # noqa: F401 - what jobs need: a child starts at once
@@ -303,16 +289,10 @@ class Workers:
                 tasks.settings_of(name)
             for job in self.store.find("job", None, state="running"):
                 settle(self.office, job, again=True)
-            while not self._ends:
-                if answer is not None and (web is None or not web.is_alive()):
-                    if web is not None:
-                        log.error("the web process ended with %s: started again", web.exitcode)
-                        failures = [one for one in failures if time.monotonic() - one < 60]
-                        failures += [time.monotonic()] if (web.exitcode or 0) > 0 else []
-                    if len(failures) > MAX_ENDS:
-                        raise ServiceError("The web process ends again and again: see the log.")
-                    web = forked(answer)
-                    (self.settings.state / "web.pid").write_text(str(web.pid))
+            web = None if answer is None else forked(answer)
+            if web is not None:
+                (self.settings.state / "web.pid").write_text(str(web.pid))
+            while not self._ends and (web is None or web.is_alive()):
                 try:
                     self.step()
                 except ServiceError as error:  # a database that comes back
@@ -322,6 +302,8 @@ class Workers:
             for child in [*self._children, *([] if web is None else [web])]:
                 child.kill()
         self.store.close()
+        if web is not None and not self._ends:
+            raise ServiceError(f"The web process ended with {web.exitcode}: see the log.")
 
     def _lock(self, file: Any, *, may_wait: bool) -> None:
         """Be the only workers of this state; a whole service does not wait for another one."""

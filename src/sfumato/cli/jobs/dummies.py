@@ -26,8 +26,6 @@ def dummy_table(bounds: TableBounds, n_rows: int = 200) -> Any:
     >>> dummy_table(bounds, 3).column_names
     ['age', 'ill']
     """
-    if not 1 <= n_rows <= 10**6:
-        raise InvalidInputError(f"'n_rows' must be from 1 to 1,000,000. Got {n_rows}.")
     facts: list[Any] = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
     found = {}
     for place, fact in enumerate(facts, start=1):

@@ -76,12 +76,8 @@ def fabricate_groups(
         threshold = None if thresholds is None else thresholds[number]
         return fabricate_rows(groups[number], threshold=threshold, dtype="float32", **parameters)
 
-    places = getattr(groups, "places", groups)
     return map_in_parallel(
-        fabricate,
-        range(len(groups)),
-        n_jobs=1 if is_accelerated(groups[0]) else n_jobs,
-        costs=[int(each.shape[0]) for each in places],
+        fabricate, range(len(groups)), n_jobs=1 if is_accelerated(groups[0]) else n_jobs
     )
 
 
