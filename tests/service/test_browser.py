@@ -24,6 +24,8 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start a studio by its command; gives the link that it prints."""
     folder = tmp_path_factory.mktemp("browser")
     write_table(folder / TABLE)
+    text = (folder / TABLE).read_text().replace("heavy", "n/a")  # else the column counts as text
+    (folder / TABLE).write_text(text)
     command = [sys.executable, "-m", "sfumato", "studio", str(folder / TABLE), "--no-browser"]
     output = folder / "output.txt"
     with output.open("w") as file:
