@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.recording import timed, write
 from sfumato import TableBounds
-from sfumato.cli.jobs.pipeline import offered_models
+from sfumato.cli.jobs.pipeline import class_of
 from sfumato.tables.proposal import rounded_outwards
 
 EPSILONS = (0.3, 1.0, 3.0)
@@ -90,7 +90,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rows = [
         {"table": name, "model": model, "epsilon": epsilon}
-        | measured(offered_models()[model], *table(), epsilon)
+        | measured(class_of(model), *table(), epsilon)
         for name, table in TABLES.items()
         for model in MODELS
         for epsilon in EPSILONS
