@@ -89,11 +89,8 @@ class Transaction:
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run one statement for each row of values."""
-        if not self.is_server:
-            self._connection.executemany(statement, rows)
-            return
-        with self._connection.cursor() as cursor:
-            cursor.executemany(statement.replace("?", "%s"), rows)
+        statement = statement.replace("?", "%s") if self.is_server else statement
+        self._connection.cursor().executemany(statement, rows)
 
 
 class Database:
