@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, to_numpy
 from sfumato.core.atomic_file import atomic_write
-from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters, real
+from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters, one_of, real
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.chain import decode_event
@@ -245,9 +245,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         and `bounds` are its own.
     param_grid : dict or list of dict
         Values by parameter name, as in `sklearn.model_selection.GridSearchCV`.
-    runs : {"poisson", "logarithmic", "geometric"} or float, default="poisson"
-        Distribution of the number of runs, given that there is one; a number above -1 is the shape
-        of a truncated negative binomial distribution (0 is logarithmic, 1 geometric).
+    runs : {"poisson", "logarithmic", "geometric"}, default="poisson"
+        Distribution of the number of runs, given that there is one.
     mean_runs : float, default=5.0
         Runs on average.
     score_share : float, default=0.1
@@ -310,7 +309,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     estimator: Any
     param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
     _: KW_ONLY
-    runs: str | float = "poisson"
+    runs: str = "poisson"
     mean_runs: float = 5.0
     score_share: float = 0.1
     constant_time: bool = True
@@ -324,6 +323,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     parameters: ClassVar[Form] = {
         "epsilon": real(above=0.0, most=math.inf),
         "delta": real(above=0.0, below=1.0),  # a search has no pure epsilon
+        "runs": one_of(*LAWS),
         "score_share": real(above=0.0, below=1.0),
         "n_jobs": COMMON_PARAMETERS["n_jobs"],
     }
@@ -447,9 +447,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 f"{type(private).__name__} has no labels or targets by which runs can be scored."
             )
-        if isinstance(self.runs, str) and self.runs not in LAWS:
-            listed = ", ".join(map(repr, LAWS))
-            raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")
         moved = score_records(np.zeros((_n_rows(X), 1)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
@@ -464,8 +461,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 raise InvalidInputError(f"'param_grid' contains {name!r}, not a parameter.")
         if not settings:
             raise InvalidInputError("'param_grid' contains no settings.")
-        kind, shape = LAWS.get(self.runs, ("negative_binomial", self.runs))  # type: ignore[arg-type]
-        law = SelectionEvent(((GaussianEvent(1.0),),), kind, float(self.mean_runs), float(shape))
+        kind, shape = LAWS[self.runs]
+        law = SelectionEvent(((GaussianEvent(1.0),),), kind, float(self.mean_runs), shape)
         total, delta = float(self.epsilon), float(self.delta)
         has_noise = math.isfinite(total)
         law = with_max_runs(law, *((delta, total) if has_noise else (1e-6, 1.0)))

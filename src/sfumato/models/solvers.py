@@ -13,7 +13,6 @@ convexity.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -203,19 +202,14 @@ def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Min
 # Losses of one score per row; labels are -1 and 1, targets lie in [-1, 1] -----------------------
 
 
-class ScoreLoss(ABC):
-    """A convex loss, its derivative and, where there is one, the second; slopes within 1."""
+class ScoreLoss:
+    """A convex loss with slopes within 1.
+
+    `value_and_slope` returns the loss of each row and its derivative, `curvature` the second one.
+    """
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: float  # β, the largest second derivative
-
-    @abstractmethod
-    def value_and_slope(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        """Return the loss of each row and its derivative."""
-
-    @abstractmethod
-    def curvature(self, scores: Array, y: Array) -> Array:
-        """Return the second derivative."""
 
 
 class LogisticLoss(ScoreLoss):
