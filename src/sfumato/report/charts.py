@@ -119,6 +119,32 @@ def paired_bars(
     return picture(title, "; ".join(told[:12]) + more, marks, key=key)
 
 
+def square_matrix(
+    title: str, names: Sequence[str], values: Mapping[tuple[str, str], float], *, key: str
+) -> str:
+    """Draw a square for each pair of columns, the darker the larger its value."""
+    left = 110.0
+    side = (RIGHT - left) / len(names)
+    highest = max(*values.values(), 1e-300)
+    marks = [text(LEFT, 14, f"{title}, at most {number(highest)}", "axis-name")]
+    places = {name: i for i, name in enumerate(names)}
+    if side >= 9:
+        marks += [
+            text(left - 6, TOP + (i + 0.7) * side, ellipsize(name, 14), anchor="end")
+            for name, i in places.items()
+        ]
+    for (a, b), value in values.items():
+        for row, column in ((places[a], places[b]), (places[b], places[a])):
+            x, y = left + column * side, TOP + row * side
+            marks.append(box(x, y, side, side, "bar", value / highest))
+            if side >= 24:
+                marks.append(
+                    text(x + side / 2, y + side * 0.62, f"{100 * value:.1f}", anchor="middle")
+                )
+    told = "; ".join(f"{a} and {b}: {number(v)}" for (a, b), v in list(values.items())[:12])
+    return picture(title, told, marks, key=key, size=(WIDTH, int(TOP + side * len(names)) + 10))
+
+
 def roc_curves(curves: Sequence[Mapping[str, Any]], *, key: str, decades: int | None = None) -> str:
     """Draw true against false positive rates; the diagonal is what guessing gives."""
     left, top, side = 44.0, 20.0, 280.0

@@ -87,6 +87,14 @@ class Comparison:
         """Return the columns whose shares are furthest from the reference."""
         return sorted(self.marginals, key=lambda each: -each.distance)[:WORST]
 
+    def matrices(self) -> list[tuple[str, dict[tuple[str, str], float]]]:
+        """Return magnitudes of correlations, of the reference and of fabricated rows."""
+        one = {p.columns: abs(p.reference_correlation) for p in self.pairs}
+        two = {p.columns: abs(p.correlation) for p in self.pairs}
+        return [
+            (f"Correlations, {n}", each) for n, each in zip(self.names, (one, two), strict=True)
+        ]
+
 
 @dataclass(frozen=True)
 class Quality:
