@@ -262,10 +262,6 @@ def _from_openml(name: str) -> Dataset:
             "SFUMATO_DATA to a folder that has it, or choose an embedded one: "
             f"{', '.join(EMBEDDED)}."
         ) from None
-    except ImportError:
-        raise InvalidInputError(
-            f"The data set '{name}' needs pandas: pip install pandas."
-        ) from None
     if mixed:
         columns = {str(each): np.asarray(found.data[each]) for each in found.data.columns}
         return Dataset(name, columns, np.asarray(found.target).astype(str), "income", n_train)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,21 +49,6 @@ def test_one_odd_cell_changes_no_other(name: str) -> None:
         spoilt.iat[3] = odd
         for way, read in READ.items():
             np.testing.assert_array_equal(read(spoilt)[:3], read(column)[:3], err_msg=way)
-
-
-def test_no_date_raises() -> None:
-    far = datetime.timezone(datetime.timedelta(hours=5))
-    cells: list[Any] = [
-        datetime.datetime.min.replace(tzinfo=far),
-        datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=5))),
-        np.datetime64("NaT", "s"),
-        np.datetime64(2**62, "s"),
-        pd.NaT,
-        datetime.timedelta(1),
-        object(),
-    ]
-    found = part_of(pd.Series(cells, dtype=object), "year")
-    assert np.isnan(found[2:]).all()
 
 
 @pytest.mark.parametrize("unit", ["s", "ms"])

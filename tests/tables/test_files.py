@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.odd_tables import write_workbook
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables import files
 from sfumato.tables.columns import read_as
@@ -83,3 +84,10 @@ def test_a_coded_text_that_is_not_utf_8_is_one_missing_cell(tmp_path: Path, inde
     pytest.importorskip("pyarrow.parquet").write_table(pa.table({"c": coded}), path)
     found = TableFile(path).declared({"c": "double"}, None).read(["c"])
     assert read_as(found["c"], "double").to_pylist() == [1.5, None, 1.5]
+
+
+def test_a_workbook_is_read_as_declared(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    write_workbook({"age": [31, None, "many"], "ward": ["Köln", 7, ""]}, tmp_path / "a.xlsx")
+    found = TableFile(tmp_path / "a.xlsx", {"age": "int64", "ward": "string"}).read()
+    assert found.to_pydict() == {"age": [31, None, None], "ward": ["Köln", "7", None]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from hashlib import blake2b
@@ -220,17 +220,22 @@ class PersonSum:
 
 
 @dataclass(frozen=True)
-class UnsortedPersons:
-    """Rows as they lie, and how many rows of each one's person are kept; secret, but for the unit.
+class KeptPersons:
+    """Which rows of persons are kept; secret, but for the unit.
 
     unit: What is public.
     n_persons: Persons with an ID.
     sizes (n,): Kept rows of each row's person; 0 where the row is dropped.
+    runs: Where rows of a person lie side by side in the order of `places`: rows of a person, and
+        how many persons have that many.
+    places: Places of the kept rows.
     """
 
     unit: PersonUnit
     n_persons: int
     sizes: Sizes = field(repr=False)
+    runs: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
+    places: NDArray[np.intp] | None = field(default=None, repr=False)
 
     @property
     def n_kept(self) -> int:
@@ -254,30 +259,9 @@ def by_size(
             yield rows.take(mine, axis=0), codes.take(mine), size
 
 
-@dataclass(frozen=True)
-class GroupedPersons:
-    """Where the kept rows of each person lie side by side; secret, but for the unit.
-
-    unit: What is public.
-    n_persons: Persons with an ID.
-    runs: Rows of a person and how many persons have that many, in the order of `places`.
-    places: Places of the kept rows; None where they lie in this order.
-    """
-
-    unit: PersonUnit
-    n_persons: int
-    runs: tuple[tuple[int, int], ...]
-    places: NDArray[np.intp] | None = field(default=None, repr=False)
-
-    @property
-    def n_kept(self) -> int:
-        """Rows that are kept."""
-        return sum(size * n_persons for size, n_persons in self.runs)
-
-
 def select_person_rows(
     rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit, *, group: bool
-) -> GroupedPersons | UnsortedPersons:
+) -> KeptPersons:
     """Choose the rows of persons that are kept; `group` those of each, equally many together."""
     owners = person_codes(groups)
     if len(owners) != len(rows):
@@ -294,12 +278,12 @@ def select_person_rows(
     places = places[np.argsort(found.sizes[places], kind="stable")]
     n_rows = np.bincount(found.sizes[places])
     runs = tuple((int(size), int(n_rows[size]) // int(size)) for size in np.flatnonzero(n_rows))
-    return GroupedPersons(unit, found.n_persons, runs, places)
+    return replace(found, runs=runs, places=places)
 
 
 def choose(
     codes: Codes, hashes: Callable[[NDArray[np.intp]], Hashes], unit: PersonUnit
-) -> UnsortedPersons:
+) -> KeptPersons:
     """Choose the rows of each person that are kept."""
     some_missing = len(codes) > 0 and int(codes.min()) < 0
     owners = codes + 1 if some_missing else codes
@@ -327,7 +311,7 @@ def choose(
             last[persons] = in_order[starts + rows - 1]
             is_kept = keys <= last[mine]
         sizes[crowded] = np.where(is_kept, rows, 0)
-    return UnsortedPersons(unit, int(np.count_nonzero(counts)), sizes)
+    return KeptPersons(unit, int(np.count_nonzero(counts)), sizes)
 
 
 # Who is who, and which row is which ---------------------------------------------------------------

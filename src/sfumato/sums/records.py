@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,11 +31,10 @@ from sfumato.sums.grid import (
 from sfumato.sums.maps import RowMap
 from sfumato.sums.persons import (
     MAX_PERSONS,
-    GroupedPersons,
+    KeptPersons,
     PersonSum,
     PersonUnit,
     Sizes,
-    UnsortedPersons,
     by_size,
     select_person_rows,
 )
@@ -78,7 +76,6 @@ class Records(ABC):
     _beside = 0  # last numbers of a row that are no part of a point of the ball
     _coded: RowMap | None = None  # the last map, where it makes codes
     _count: int | None = None  # of records, public or not, where it is known before they are read
-    _persons: GroupedPersons | UnsortedPersons | None = None  # in the order of the blocks
 
     def __init__(
         self,
@@ -209,7 +206,7 @@ class Records(ABC):
         number = self.public_rows if self.person is None else self.public_persons
         promise: dict[str, Any] = {"relation": self.relation, "person": self.person}
         made = BatchRecords(read, width=width, n_rows=number, **promise)
-        made._persons, made.is_grouped_by_person = self._persons, self.is_grouped_by_person
+        made.is_grouped_by_person = self.is_grouped_by_person
         return made
 
     def cache(self, *, in_singles: bool = False) -> Records:
@@ -383,7 +380,7 @@ class ArrayRecords(Records):
         Number of each record's class; by default all are of class 0.
     relation : {"replace_one", "add_or_remove_one"}
         Which data sets count as neighbours.
-    persons : GroupedPersons or UnsortedPersons, optional
+    persons : KeptPersons, optional
         Which rows belong together, where persons are the unit; see `of_persons`.
     """
 
@@ -393,19 +390,18 @@ class ArrayRecords(Records):
         codes: Codes | None = None,
         *,
         relation: str | Relation,
-        persons: GroupedPersons | UnsortedPersons | None = None,
+        persons: KeptPersons | None = None,
     ) -> None:
         number = int(rows.shape[0]) if persons is None else persons.n_persons
         super().__init__(
             int(rows.shape[1]), relation, number, None if persons is None else persons.unit
         )
-        self._rows, self._places, self._persons = rows, None, persons
+        self._rows, self._persons = rows, persons
         self._codes = np.zeros(rows.shape[0], dtype=np.intp) if codes is None else codes
         self._count = int(rows.shape[0])
-        self.is_grouped_by_person = not isinstance(persons, UnsortedPersons)
-        if isinstance(persons, GroupedPersons):  # blocks hold their rows one after the other
-            self._places, self._persons = persons.places, replace(persons, places=None)
-            self._count = persons.n_kept
+        if persons is not None:  # grouped, blocks hold the kept rows of each one after the other
+            self.is_grouped_by_person = persons.runs is not None
+            self._count = persons.n_kept if self.is_grouped_by_person else self._count
 
     @classmethod
     def of_persons(
@@ -463,19 +459,20 @@ class ArrayRecords(Records):
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
         step = BLOCK_ROWS if is_foreign_array(self._rows) else cached_rows(self.width)
-        if isinstance(self._persons, UnsortedPersons):
+        persons = self._persons
+        if persons is not None and persons.runs is None:
             for first in range(0, len(self._codes), step):
                 part = slice(first, first + step)
-                yield self._rows[part], self._codes[part], self._persons.sizes[part]
+                yield self._rows[part], self._codes[part], persons.sizes[part]
             return
-        runs = ((1, self._count or 0),) if self._persons is None else self._persons.runs
-        start = 0
+        runs: Any = ((1, self._count or 0),) if persons is None else persons.runs
+        places, start = None if persons is None else persons.places, 0
         for size, n_persons in runs:
             end = start + size * n_persons
             whole = max(step // size, 1) * size
             for first in range(start, end, whole):
                 run: Any = slice(first, min(first + whole, end))
-                run = run if self._places is None else self._places[run]
+                run = run if places is None else places[run]
                 yield self._rows[run, :], self._codes[run], size
             start = end
 

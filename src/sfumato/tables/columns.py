@@ -7,9 +7,8 @@ is not of the declared type is missing. Nothing here raises because of a cell.
 Texts and numbers meet half-way, for formats of text know nothing else: the text ``31``, the number
 31 and the number 31.0 are the same whole number and the same text. A truth value is 1 or 0.
 
-A date is the time that a clock on the wall showed. A column with a time zone shows it in that zone;
-a column without one is taken as it is. A text with a zone of its own is missing, as is whatever is
-not a date.
+A date is the time that a clock on the wall showed, in the zone of its column if that has one. A
+text with a zone of its own is missing, as is whatever is not a date.
 """
 
 from __future__ import annotations

@@ -179,9 +179,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             names = getattr(self, "feature_names_in_", input_features)
             if names is None:
                 names = [f"x{place}" for place in range(self.n_features_in_)]
-            return np.array(list(names), dtype=object)
-        found = [name for f in bounds.features for name, _, _ in self._numbers(f)]
-        return np.array(found, dtype=object)
+        else:
+            names = [name for f in bounds.features for name, _, _ in self._numbers(f)]
+        return np.array(list(names), dtype=object)
 
     def row_bounds(self, labels: Any = None) -> Bounds:
         """Return the bounds of encoded records.

@@ -152,15 +152,12 @@ class TableFile:
     def require(self, names: Sequence[str]) -> None:
         """Raise unless the table has all these columns."""
         known = self.schema.names
-        for name in names:
-            if name in known:
-                continue
-            shown = ", ".join(map(repr, known[:12]))
-            shown += f" and {len(known) - 12} more" if len(known) > 12 else ""
+        if missing := [name for name in names if name not in known]:
+            shown = ", ".join(map(repr, known[:12])) + ", ..." * (len(known) > 12)
             hint = ""
             if len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
                 hint = " The first line must name the columns, with the declared delimiter between."
-            named = f"The table '{self.path}' has no column {name!r}."
+            named = f"The table '{self.path}' has no column {missing[0]!r}."
             raise InvalidInputError(f"{named} It has: {shown}.{hint}")
 
     def metadata(self) -> dict[str, Any] | None:
