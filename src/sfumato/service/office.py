@@ -29,13 +29,6 @@ class Office:
         self.store.prepare()
         self.ledger = Ledger(settings.ledger_address, keep_open=True)
 
-    def declared(self, name: str) -> Dataset:
-        """Return a data set as it is declared now."""
-        found = self.settings.config.datasets.get(name)
-        if found is None:
-            raise NotFoundError(f"There is no data set {name!r}.")
-        return found
-
     def dataset(self, name: str) -> dict[str, Any]:
         """Return a data set as declared and stored."""
         stored = self.store.get("data set", name)

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -336,13 +336,12 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
 def ask_page(call: Call, name: str) -> Record:
     """Show the request form."""
     found = call.office.found(call.who, name, is_open=True)
-    shown = call.office.shown_to(call.who, name)
     is_number = "lower" in (found["bounds"].get("target") or {})
     ends = ("Regressor",) if is_number else ("Classifier",)
     fits = [one for one in ESTIMATORS["fit"] if one.endswith(ends)]
     has_target = bool(found["bounds"].get("target"))
     return {
-        "dataset": shown,
+        "dataset": call.office.shown_to(call.who, name),
         "kinds": {k: v for k, v in KINDS.items() if has_target or k != "fit"},
         "estimators": fits,
         "settings": {one: ", ".join(sorted(settings_of(one))) for one in fits},
@@ -534,7 +533,8 @@ def report(call: Call, name: str) -> Response:
     for one in reversed(releases(call, name)["releases"]):
         path = call.office.settings.releases / one["id"] / "model.sfumato"
         model = load(path) if "explanation.json" in one["files"] else None
-        notes = (f"{one['class']} for {one['person']}", f"approved by {_approver(one)}")
+        approver = one.get("approved_by") or "the rule of automatic approval"
+        notes = (f"{one['class']} for {one['person']}", f"approved by {approver}")
         promised = Guarantee.from_dict(one["guarantee"])
         explained = None if model is None else model.explain()
         rows.append(Result(one["purpose"], promised, notes, explained, f"{one['id']}.sfumato"))
@@ -550,10 +550,6 @@ def report(call: Call, name: str) -> Response:
         ),
     )
     return HTMLResponse(written.to_html(), headers={"Content-Security-Policy": REPORT_CSP})
-
-
-def _approver(release: Mapping[str, Any]) -> str:
-    return release.get("approved_by") or "the rule of automatic approval"
 
 
 @verb("GET", "/datasets/{name}/dpia", "officer", "auditor", template="dpia.html", in_api=False)

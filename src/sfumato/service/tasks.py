@@ -36,7 +36,7 @@ from sfumato.models.saving import save
 from sfumato.privacy.events import Event
 from sfumato.report.certificate import certificate_of, signed, written
 from sfumato.service.charts import charts_of
-from sfumato.tables.columns import arrow, arrow_kind
+from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
@@ -241,11 +241,8 @@ def _fit_density(
                 f"A density needs columns of numbers, and {column.name!r} contains categories or "
                 "dates. Choose others by name."
             )
-    # Whole numbers are counted one by one: no cell holds more of them than another.
-    steps = [1.0 if arrow_kind(column.type) in ("b", "i", "u") else None for column in used]
-    given = {"step": steps} if any(steps) else {}
     chosen = replace(bounds, columns=tuple(replace(one, log=False) for one in used), target=None)
-    model = make_model(sfumato.PrivateDensity, promise, chosen, {**given, **parameters})
+    model = make_model(sfumato.PrivateDensity, promise, chosen, parameters)
     return fit_rows(model, source.declared(bounds.types(), bounds.text))
 
 

@@ -208,7 +208,8 @@ def _odds(
 
 def _describe(office: Office, name: str) -> None:
     """Propose bounds; what is proposed is for officers only."""
-    dataset, (place, file) = office.dataset(name), office.settings.source(office.declared(name))
+    declared = office.settings.config.datasets[name]
+    dataset, (place, file) = office.dataset(name), office.settings.source(declared)
     try:
         found = tasks.describe(TableFile.sniffed(place), dataset["target"], dataset["person"])
         with file.open("rb") as opened:  # by which a copy or a link is known; retired ones too
