@@ -163,7 +163,7 @@ def test_rows_of_single_precision_give_the_same_bits_as_doubles(name):
 
 BLOCKS = {  # made small, so that what is left grows with the rows
     "sums.records.CACHED_ROWS": 64,
-    "sums.maps.BLOCK": 64,
+    "papers.large_margin.private.BLOCK": 64,
     "papers.feddpdr.newton.BLOCK": 256,
     "models.solvers.BLOCK": 2**12,
     "models.solvers.KEPT": 0,
@@ -179,7 +179,6 @@ SLIM = [
     PrivateGaussianClassifier(5, **PRIVATE),
     PrivatePCA(5, **PRIVATE),
     PrivateKernelClassifier(n_fourier=32, **PRIVATE),
-    PrivateLargeMarginGaussianClassifier(regularization=100.0, **NOISELESS),
     PrivateLargeMarginGaussianClassifier(5, regularization=100.0, **NOISELESS),
     PrivateMeanCurve(**UNLABELLED),
     sfumato.Fabricator(n_components=5, **PRIVATE),
@@ -225,7 +224,6 @@ def test_short_memory_changes_the_time_and_nothing_else(monkeypatch, model):
     for free in (1e12, 1e6):
         monkeypatch.setattr("sfumato.sums.grid.SMALL_BYTES", 0)
         monkeypatch.setattr("sfumato.sums.grid.fits_in_memory", lambda n, f=free: n <= f / 1e3)
-        monkeypatch.setattr("sfumato.sums.maps.fits_in_memory", lambda n, f=free: n <= f / 1e3)
         with seeded_noise(0):
             found.append(model.fit(X, y).decision_function(X))
     np.testing.assert_array_equal(*found)
