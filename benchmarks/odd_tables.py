@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -191,26 +191,15 @@ def _parquet_of_pandas(given: Columns, path: Path) -> None:
 
 
 def write_workbook(given: Columns, path: Path) -> None:
-    """Write a table to a workbook, each cell as what it is."""
-    write_sheets([[*given], *zip(*given.values(), strict=True)], path)
-
-
-def write_sheets(rows: Sequence[Sequence[Any]], path: Path, *sheets: str) -> None:
-    """Write the fewest files that make a workbook; all of its sheets are the same."""
-    sheets = sheets or ("rows",)
+    """Write the fewest files that make a workbook of a table, each cell as what it is."""
+    rows = [[*given], *zip(*given.values(), strict=True)]
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     links = "http://schemas.openxmlformats.org/package/2006/relationships"
-    numbers = range(1, len(sheets) + 1)
     lines = "".join(f"<row>{''.join(map(_cell_of_excel, row))}</row>" for row in rows)
-    listed = "".join(
-        f'<sheet name="{name}" sheetId="{i}" r:id="s{i}"/>'
-        for i, name in zip(numbers, sheets, strict=True)
-    )
-    linked = f'<Relationship Id="t" Type="{office}/styles" Target="styles.xml"/>' + "".join(
-        f'<Relationship Id="s{i}" Type="{office}/worksheet" Target="sheet{i}.xml"/>'
-        for i in numbers
-    )
+    listed = '<sheet name="rows" sheetId="1" r:id="s1"/>'
+    linked = f'<Relationship Id="t" Type="{office}/styles" Target="styles.xml"/>'
+    linked += f'<Relationship Id="s1" Type="{office}/worksheet" Target="sheet1.xml"/>'
     start = f'<Relationship Id="b" Type="{office}/officeDocument" Target="xl/workbook.xml"/>'
     kinds = "".join(f'<xf numFmtId="{number}"/>' for number in (0, 22, 46))  # days, and spans
     parts = {
@@ -223,7 +212,7 @@ def write_sheets(rows: Sequence[Sequence[Any]], path: Path, *sheets: str) -> Non
         "xl/styles.xml": f'<styleSheet xmlns="{main}"><cellXfs>{kinds}</cellXfs></styleSheet>',
     }
     sheet = f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>'
-    parts |= {f"xl/sheet{i}.xml": sheet for i in numbers}
+    parts["xl/sheet1.xml"] = sheet
     with zipfile.ZipFile(path, "w") as book:
         for name, content in parts.items():
             book.writestr(name, content)
