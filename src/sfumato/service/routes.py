@@ -247,11 +247,8 @@ def datasets(call: Call) -> Any:
 def dataset(call: Call, name: str) -> Any:
     """Schema, public facts, budget and releases of a data set; never a row."""
     found = call.office.shown_to(call.who, name)
-    if (
-        _is_page(call)
-        and found["state"] == DatasetState.PROPOSED
-        and call.office.settings.is_studio
-    ):
+    is_proposed = found["state"] == DatasetState.PROPOSED
+    if is_proposed and call.office.settings.is_studio and _is_page(call):
         return RedirectResponse(f"/datasets/{name}/confirm", 303)
     exact = None
     if call.who.has("officer", "auditor") and found["holdings"]:
