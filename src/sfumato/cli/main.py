@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 import sfumato
 from sfumato.cli.console import allow_replacing, plain_errors
@@ -35,15 +35,6 @@ COMMANDS = {
     "release": "release:release_app",
     "serve": "serve:serve_app",
     "studio": "serve:studio",
-}
-
-
-FORCE: dict[str, Any] = {
-    "is_flag": True,
-    "default": False,
-    "expose_value": False,
-    "callback": lambda context, _, wanted: allow_replacing(context, wanted),
-    "help": "Replace an existing file; a model that was paid for cannot be drawn again.",
 }
 
 
@@ -76,7 +67,9 @@ class LateCommands(TyperGroup):
         command.name = cmd_name
         for each in getattr(command, "commands", {"": command}).values():
             if any("--output" in option.opts for option in each.params):
-                each.params.append(TyperOption(param_decls=["--force"], **FORCE))
+                lender = typer.Typer(add_completion=False)
+                lender.command()(_with_force)  # Typer makes the option, whatever its version
+                each.params += typer.main.get_command(lender).params
         return command
 
     def invoke(self, ctx: Any) -> Any:
@@ -105,6 +98,20 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold rows
 )
+
+
+def _with_force(
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            callback=allow_replacing,
+            expose_value=False,
+            help="Replace an existing file; a model that was paid for cannot be drawn again.",
+        ),
+    ] = False,
+) -> None:
+    """Lend --force to a command that writes a file."""
 
 
 def _version(wanted: bool) -> None:
