@@ -100,17 +100,15 @@ app = typer.Typer(
 )
 
 
-def _with_force(
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            callback=allow_replacing,
-            expose_value=False,
-            help="Replace an existing file; a model that was paid for cannot be drawn again.",
-        ),
-    ] = False,
-) -> None:
+FORCE = typer.Option(
+    "--force",
+    callback=allow_replacing,
+    expose_value=False,
+    help="Replace an existing file; a model that was paid for cannot be drawn again.",
+)
+
+
+def _with_force(force: Annotated[bool, FORCE] = False) -> None:
     """Lend --force to a command that writes a file."""
 
 

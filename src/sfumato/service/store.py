@@ -57,8 +57,6 @@ class JobState(StrEnum):
     LOST = "lost"  # charged, and then nothing was shown: the charge stands
 
 
-ENDED = {*JobState} - {JobState.WAITING, JobState.QUEUED, JobState.ASKED, JobState.RUNNING}
-
 STEPS: dict[str, dict[str, set[str]]] = {
     "token": {"good": {"revoked"}},
     "data set": {
