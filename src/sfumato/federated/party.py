@@ -138,8 +138,6 @@ class Party:
         Pays for every release; a federation in earnest always has one.
     terms : Terms, optional
         What the party agreed to; a request on other terms is refused.
-    execution : mapping, optional
-        How this party runs an estimator, such as ``{"n_jobs": 2}``.
     conditions : sequence of str, optional
         What else must hold for a promise about its rows, such as how a simulation dealt them.
     identity : Identity, optional
@@ -159,7 +157,6 @@ class Party:
         *,
         ledger: Any = None,
         terms: Terms | None = None,
-        execution: Mapping[str, Any] | None = None,
         conditions: Sequence[str] = (),
         identity: Identity | None = None,
         registered: Mapping[str, str] | None = None,
@@ -168,7 +165,6 @@ class Party:
         self.name, self.load, self.table, self.ledger = name, load, table, ledger
         self.store = ReleaseStore(store)
         self.terms = Terms() if terms is None else terms
-        self.execution = dict(execution or {})
         self.conditions = tuple(conditions)
         self.registered = registered
         self._identity = identity
@@ -258,7 +254,7 @@ class Party:
             delta=hulls.delta,
             entry_bound=getattr(hulls, "entry_bound", None),
         )
-        model = clone(hulls).set_params(ledger=self.ledger, **self.execution)
+        model = clone(hulls).set_params(ledger=self.ledger)
         return model.fit(*self._data(table=False))
 
     def answer(self, request: Request) -> Reply:

@@ -15,8 +15,6 @@
 
     key = "key.pem"              # for secure sums: the party's own key (Ed25519),
     colluding = 1                # how many parties may at least work with the coordinator, and
-    [execution]
-    n_jobs = 2
     [keys]                       # the public keys of all parties, received from them directly
     hospital-b = "5f1c..."
 
@@ -42,8 +40,7 @@ from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
 NEEDED = {"name", "data", "store", "ledger", "bounds", "max_epsilon", "max_delta"}
-OPTIONAL = {"dataset", "target", "relation", "execution"}
-OPTIONAL |= {"key", "keys", "colluding"}  # for secure sums
+OPTIONAL = {"dataset", "target", "relation", "key", "keys", "colluding"}
 NONE = "none"
 
 
@@ -75,8 +72,7 @@ def read_party(path: str | os.PathLike[str]) -> Party:
     if ("key" in record) != ("keys" in record):
         raise FederationError("Secure sums need both 'key' and the table [keys] of all parties.")
     folder, name = file.parent, str(record["name"])
-    rights: dict[str, Any] = {"ledger": None, "execution": record.get("execution")}
-    rights["registered"] = {}
+    rights: dict[str, Any] = {"ledger": None, "registered": {}}
     if "key" in record:
         identity = Identity.read(folder / str(record["key"]))
         others = {str(each): str(key).strip().lower() for each, key in record["keys"].items()}

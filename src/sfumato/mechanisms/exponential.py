@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -261,12 +260,12 @@ class RankMechanism(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnPairsMechanism(Mechanism):
-    """Choose pairs of columns with large scores, among those that earlier choices leave.
+class SpanningTreeMechanism(Mechanism):
+    """Choose the edges of a tree of columns: pairs with large scores, one after the other.
 
     The score of a pair is ``||counts - reference||_1 - penalty``, with a public reference and a
-    public penalty. Pair by pair, one is chosen among those that the kind of the mechanism still
-    allows, with probability proportional to ``exp(epsilon score / (2 D))``.
+    public penalty. Each choice is among the pairs that join two parts of what was chosen before
+    (Kruskal), with probability proportional to ``exp(epsilon score / (2 D))``.
 
     Parameters
     ----------
@@ -323,53 +322,32 @@ class ColumnPairsMechanism(Mechanism):
         if counts.size != sum(sizes):
             raise InvalidInputError("The counts do not fit the candidates.")
         self._charge(ledger)
-        scores = self._scores(np.split(counts, np.cumsum(sizes)[:-1]))
-        chooser = ExponentialMechanism(self.sensitivity, self.epsilon)
-        chosen = self._one_by_one(scores, self.n_choices, self.pairs, chooser.chosen)
-        return np.asarray(chosen, dtype=float)
-
-    def _scores(self, counts: Sequence[Array]) -> Array:
-        """Distance of each table from its reference, less the penalty."""
         away = [  # [W2] whole numbers: the sums are exact
             float(np.abs(table - np.rint(np.ravel(reference))).sum())
-            for table, reference in zip(counts, self.references, strict=True)
+            for table, reference in zip(
+                np.split(counts, np.cumsum(sizes)[:-1]), self.references, strict=True
+            )
         ]
-        return np.asarray(np.array(away) - np.rint(self.penalties))
+        scores = np.array(away) - np.rint(self.penalties)
+        chooser = ExponentialMechanism(self.sensitivity, self.epsilon)
+        return self._grown(scores, self.n_choices, self.pairs, chooser.chosen).astype(float)
 
     @classmethod
     def best(cls, scores: Array, n_choices: int, pairs: Pairs) -> Places:
         """Return the pairs of the largest scores, which are released: nothing is drawn."""
-        return cls._one_by_one(scores, n_choices, pairs, lambda each: int(np.argmax(each)))
+        return cls._grown(scores, n_choices, pairs, lambda each: int(np.argmax(each)))
 
-    @classmethod
-    def _one_by_one(
-        cls, scores: Array, n_choices: int, pairs: Pairs, choose: Callable[[Array], int]
+    @staticmethod
+    def _grown(
+        scores: Array, n_choices: int, pairs: Pairs, choose: Callable[[Array], int]
     ) -> Places:
-        chosen: list[int] = []
+        ends, chosen = np.array(pairs, dtype=np.intp).reshape(-1, 2), []
+        part = np.arange(ends.max(initial=0) + 1)
         for _ in range(n_choices):
-            free = cls.allowed(pairs, chosen)  # [W3] by released pairs alone
+            free = np.flatnonzero(part[ends[:, 0]] != part[ends[:, 1]])  # [W3] by released pairs
             if not len(free):
                 break
-            chosen.append(int(free[choose(scores[free])]))
-        return np.array([pairs[number] for number in chosen], dtype=np.intp).reshape(-1, 2)
-
-    @staticmethod
-    @abstractmethod
-    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Return numbers of the candidates that may be chosen next."""
-
-
-class SpanningTreeMechanism(ColumnPairsMechanism):
-    """Choose the edges of a tree: pairs that join two parts of what was chosen before (Kruskal).
-
-    The candidates must connect all columns; `n_choices` is the number of columns less one.
-    """
-
-    @staticmethod
-    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Return the pairs whose columns are not joined yet."""
-        ends = np.array(pairs)
-        part = np.arange(ends.max() + 1)
-        for first, second in ends[list(chosen)]:
+            first, second = ends[free[choose(scores[free])]]
+            chosen.append((first, second))
             part[part == part[second]] = part[first]
-        return np.flatnonzero(part[ends[:, 0]] != part[ends[:, 1]])
+        return np.array(chosen, dtype=np.intp).reshape(-1, 2)

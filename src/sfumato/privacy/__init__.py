@@ -2,8 +2,8 @@
 
 Nothing here ever sees a row of data; everything is a function of data-free events. Read `events.py`
 and `guarantee.py`, then the curves (`gaussian.py`, `renyi.py`, `distributions.py`), their sums
-(`composition.py`, `losses.py` in bounded size, `filters.py` for adaptive analysts), `attacker.py`
-and `interchange.py`.
+(`composition.py`, `losses.py` in bounded size, `filters.py` for adaptive analysts) and
+`attacker.py`.
 """
 
 from sfumato.privacy.attacker import Attacker, best_attacker
@@ -15,4 +15,3 @@ from sfumato.privacy.composition import (
     record_level_guarantee,
 )
 from sfumato.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
-from sfumato.privacy.interchange import to_dp_event

@@ -30,7 +30,7 @@ from sfumato.mechanisms import (
 )
 from sfumato.mechanisms.base import AdditiveMechanism, Released, taped
 from sfumato.mechanisms.entropy import Words, drawing_from, seeded
-from sfumato.mechanisms.exponential import ColumnPairsMechanism, QuantileMechanism
+from sfumato.mechanisms.exponential import QuantileMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, flatten
@@ -454,7 +454,7 @@ def moved_share(here: Released, there: Released) -> float:
     if isinstance(mechanism, QuantileMechanism):  # the counts of each column alone
         columns = difference.reshape(np.shape(here.statistic)).sum(axis=1)
         return float(columns.max()) / mechanism.sensitivity
-    if isinstance(mechanism, ColumnPairsMechanism):  # the counts of each pair alone
+    if isinstance(mechanism, SpanningTreeMechanism):  # the counts of each pair alone
         starts = np.cumsum([0] + [each.size for each in mechanism.references[:-1]])
         return float(np.add.reduceat(difference, starts).max()) / mechanism.sensitivity
     if isinstance(mechanism, GaussianMechanism):
@@ -481,7 +481,7 @@ def uniform_scores(released: Released, factor: float = 1.0) -> np.ndarray:
             length = float(np.linalg.norm(linear)) * mechanism.rate
             return np.asarray([gamma.cdf(length / factor, mechanism.size)])
         return np.asarray(norm.cdf(linear.ravel() / (factor * math.sqrt(mechanism.variance()))))
-    if isinstance(mechanism, QuantileMechanism | ColumnPairsMechanism):
+    if isinstance(mechanism, QuantileMechanism | SpanningTreeMechanism):
         return np.empty(0)  # choices, not a sum
     noise = np.asarray(released.output, dtype=float) - released.statistic
     if isinstance(mechanism, GaussianMechanism):
