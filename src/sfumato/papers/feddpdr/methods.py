@@ -13,10 +13,9 @@ from sklearn.base import clone
 
 from sfumato.federated import Federation, Party, Terms
 from sfumato.models.linear import PrivateLinearClassifier
-from sfumato.papers.feddpdr.losses import targets_of
-from sfumato.papers.feddpdr.newton import newton
+from sfumato.models.solvers import HuberHingeLoss
+from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.papers.feddpdr.printed import PrintedDPML, PrintedFedDPDR
-from sfumato.sums.gradients import HuberLoss
 from sfumato.tables.bounds import Bounds
 
 Rows = NDArray[np.float64]
@@ -102,7 +101,7 @@ def not_private(parties: Sequence[tuple[Rows, NDArray[Any]]], components: int) -
     X, y = max(parties, key=lambda party: len(party[1]))
     width = X.shape[1]
     basis = eigh(X.T @ X, subset_by_index=[max(0, width - components), width - 1])[1]
-    loss, start = HuberLoss(len(LABELS)), np.zeros((1, basis.shape[1]))
-    targets, tolerance = targets_of(loss, y), 1e-9 * len(y)
-    weights = newton(loss, X @ basis, targets, start, LAMBDA * len(y), tolerance)
-    return lambda rows: (rows @ (basis @ weights[0]) > 0).astype(int)
+    machine = LinearObjective(HuberHingeLoss(), X @ basis, 2.0 * y - 1)
+    level = np.zeros(basis.shape[1])
+    weights = machine.minimise(level, LAMBDA * len(y), 1e-9 * len(y))
+    return lambda rows: (rows @ (basis @ weights) > 0).astype(int)

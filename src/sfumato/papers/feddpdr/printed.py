@@ -27,12 +27,11 @@ from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
 from sfumato.models.base import PrivateClassifier
-from sfumato.papers.feddpdr.losses import log_determinant, targets_of
+from sfumato.models.solvers import HuberHingeLoss
 from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.privacy.composition import epsilon_spent, parallel
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.sums.gradients import HuberLoss
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -62,17 +61,22 @@ def printed_budget(epsilon: float, n_rows: int, lam: float, huber_width: float) 
     return PrintedBudget(epsilon / 2, c / (n_rows * math.expm1(epsilon / 4)) - lam)
 
 
+def log_determinant(huber_width: float, curvature: float) -> float:
+    """``sup log det(I + H / Λ)`` over Hessians H of a row of length 1: ``log(1 + 1/(2 h Λ))``."""
+    return math.log1p(1 / (2 * huber_width * curvature))
+
+
 @dataclass(frozen=True)
 class _Paid:
     """Rows of one party, clipped, and releases that it has paid for."""
 
     rows: Array
-    targets: Array
+    signs: Array  # a row per machine: 1 for its class, -1 for others
     components: GaussianMechanism | None
     machine: GammaObjectiveMechanism
     receipt: Receipt
     public: tuple[str, ...]
-    machine_width: float
+    loss: HuberHingeLoss
 
 
 @dataclass(eq=False, repr=False)
@@ -166,9 +170,10 @@ class PrintedDPML(PrivateClassifier):
         machine = _printed_machine(
             self, n_rows, min(self.n_components or n_features, n_features), share
         )
-        loss = HuberLoss(len(self.classes_), self.huber_width)
+        n_classes = len(self.classes_)
+        asked = np.arange(1 if n_classes == 2 else 0, n_classes)
         events = [] if first is None else [first.event()]
-        events += [machine.event()] * loss.n_scores
+        events += [machine.event()] * len(asked)
         if not _inside_unit_ball(self.row_bounds, n_features):
             warnings.warn(
                 "The printed noise is for rows in the unit ball, and these bounds allow longer "
@@ -179,9 +184,8 @@ class PrintedDPML(PrivateClassifier):
             events.append(NonPrivateEvent())
         receipt = prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
         clipped = np.asarray(self.row_bounds.clip(rows))
-        return _Paid(
-            clipped, targets_of(loss, codes), first, machine, receipt, budget.facts, loss.width
-        )
+        signs, loss = np.where(codes == asked[:, None], 1.0, -1.0), HuberHingeLoss(self.huber_width)
+        return _Paid(clipped, signs, first, machine, receipt, budget.facts, loss)
 
     def _promised(self, own: _Paid) -> Guarantee:
         refuted = any(isinstance(each, NonPrivateEvent) for each in own.receipt.events)
@@ -221,7 +225,7 @@ def _printed_machine(
     lam = DEFAULT_LAMBDA if model.regularization is None else model.regularization / n_rows
     printed = printed_budget(share * model.epsilon, n_rows, lam, model.huber_width)
     convexity = n_rows * (lam + printed.extra)
-    kappa = log_determinant(HuberLoss(2, model.huber_width), convexity)
+    kappa = log_determinant(model.huber_width, convexity)
     return GammaObjectiveMechanism(
         sensitivity=2.0,
         kappa=kappa,
@@ -254,13 +258,8 @@ def _printed_basis(own: _Paid, kept: int) -> Array:
 
 def _printed_weights(own: _Paid, rows: Array) -> Array:
     """Algorithm 3: one Huber machine per class, each with the whole epsilon."""
-    single = HuberLoss(2, own.machine_width)
-    return np.concatenate(
-        [
-            own.machine.release(LinearObjective(single, rows, each[:, None]), ledger=own.receipt)
-            for each in own.targets.T
-        ]
-    )
+    sums = (LinearObjective(own.loss, rows, signs) for signs in own.signs)
+    return np.stack([own.machine.release(each, ledger=own.receipt) for each in sums])
 
 
 @dataclass(eq=False, repr=False)
