@@ -4,6 +4,7 @@ Until a command begins, Ctrl-C ends the process at once: libraries are still bei
 exception in the middle of that shows unreadable tracebacks.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ def main() -> None:
     """Run the command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell ignores it
         signal.signal(signal.SIGINT, _leave_at_once)
+    gc.set_threshold(100_000)  # imports make many objects, and all of them stay
     from sfumato.cli.main import app
 
     app(prog_name="sfumato")

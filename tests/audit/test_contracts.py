@@ -91,8 +91,8 @@ FAULTS: dict[str, tuple[Any, Any]] = {  # which contract is broken, and how
 def test_a_broken_estimator_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, changes = FAULTS[name]
     broken = changes if isinstance(changes, type) else type(name, (Honest,), changes)
-    more, known = {"Honest": Honest, name: broken}, saving._known_classes()
-    monkeypatch.setattr(saving, "_known_classes", lambda: {**known, **more})
+    more, known = {"Honest": Honest, name: broken}, saving._public_class
+    monkeypatch.setattr(saving, "_public_class", lambda kind: more.get(kind) or known(kind))
     check(PrivateCase(Honest(2, bounds=BOUNDS), X))
     with pytest.raises(ValueError if name == "RaisesForOneRow" else AssertionError):
         check(PrivateCase(broken(2, bounds=BOUNDS), X))

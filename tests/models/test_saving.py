@@ -60,7 +60,7 @@ PROMISES = [
 @pytest.fixture(autouse=True)
 def _three_classes(monkeypatch):
     known = {each.__name__: each for each in (Hull, Box)}
-    monkeypatch.setattr(models, "_known_classes", lambda: known)
+    monkeypatch.setattr(models, "_public_class", known.get)
 
 
 @pytest.fixture

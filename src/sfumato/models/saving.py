@@ -95,7 +95,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     The file contains what the model contains. That a private model keeps no raw row is guaranteed
     by its class, not by this function.
     """
-    kind, encoder = type(model).__name__, Encoder(_known_classes())
+    kind, encoder = type(model).__name__, Encoder()
     if (part := getattr(model, "stored_part", None)) is not None:
         raise InvalidInputError(f"A {kind} is not stored; save its {part}, with its guarantee.")
     guarantee = getattr(model, "guarantee_", None)
@@ -141,7 +141,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     with open_stored(path) as members:
         header = members.header()
-        decoder = Decoder(_known_classes(), members)
+        decoder = Decoder(members)
         model, promised = decoder.model(header["model"]), header["guarantee"]
         if decoder.unused:
             raise StoredModelError("It contains arrays that its header does not use.")
@@ -151,18 +151,13 @@ def load(path: str | os.PathLike[str]) -> Any:
         return model
 
 
-def _known_classes() -> dict[str, type]:
-    """Return the public estimators by name: the only classes that are ever built from a file."""
+def _public_class(name: str) -> type | None:
+    """Return a public estimator by its name; no other class is ever built from a file."""
     import sfumato  # here, because the package itself imports this module
 
-    found = (getattr(sfumato, name) for name in sfumato._MODULE_OF)
-    return {
-        each.__name__: each
-        for each in found
-        if isinstance(each, type)
-        and issubclass(each, BaseEstimator)
-        and getattr(each, "stored_part", None) is None
-    }
+    found: Any = getattr(sfumato, name) if name in sfumato._MODULE_OF else None
+    is_estimator = isinstance(found, type) and issubclass(found, BaseEstimator)
+    return found if is_estimator and getattr(found, "stored_part", None) is None else None
 
 
 # The container: a zip archive without compression whose members are checked by SHA-256 -----------
@@ -266,14 +261,13 @@ def _is_attribute(name: str) -> bool:
 class Encoder:
     """Turn values into JSON, and set their arrays aside as members."""
 
-    def __init__(self, classes: dict[str, type]) -> None:
-        self.classes = classes
+    def __init__(self) -> None:
         self.arrays: dict[str, bytes] = {}
 
     def model(self, model: Any, place: str) -> dict[str, Any]:
         """Encode parameters and learned attributes of an estimator."""
         kind: type = type(model)
-        if self.classes.get(kind.__name__) is not kind:
+        if _public_class(kind.__name__) is not kind:
             raise InvalidInputError(
                 f"'{place}' is of the class {kind.__name__}; only public estimators of Sfumato "
                 "can be saved."
@@ -344,8 +338,7 @@ class Encoder:
 class Decoder:
     """Build values of the known kinds only; every array member is used exactly once."""
 
-    def __init__(self, classes: dict[str, type], members: Members) -> None:
-        self.classes = classes
+    def __init__(self, members: Members) -> None:
         self.members = members
         self.unused = set(members.sums) - {HEADER, CERTIFICATE}
         self.kinds: dict[str, Callable[[Any], Any]] = {
@@ -383,11 +376,11 @@ class Decoder:
         minimiser = parameters.get("algorithm") in ("objective", "output")
         if name == "PrivateLinearClassifier" and minimiser:
             parameters["whiten"] = bool(parameters["whiten"])  # None was False for minimisers
-        if name not in self.classes:
+        kind = _public_class(name)
+        if kind is None:
             raise StoredModelError(
                 f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
             )
-        kind = self.classes[name]
         known = {*inspect.signature(kind).parameters, *getattr(kind, "stored_form", {})}
         is_default = {key for key, value in FIXED.items() if parameters.get(key) == value}
         for key in (RETIRED | is_default) - known & parameters.keys():

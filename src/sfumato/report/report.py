@@ -13,14 +13,16 @@ from functools import reduce
 from importlib import metadata
 from operator import add
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.additive import Explanation
 from sfumato.privacy.guarantee import Guarantee, Status
 from sfumato.report import charts, words
 from sfumato.report.pages import render, write_form
 from sfumato.report.parts import LedgerExtract, SignatureBlock
+
+if TYPE_CHECKING:
+    from sfumato.models.additive import Explanation
 
 GREEN, AMBER = 3.0, 8.0
 
