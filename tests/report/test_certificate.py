@@ -117,9 +117,17 @@ def test_another_signer_and_another_file_are_refused(folder: Path, tmp_path: Pat
 def test_it_is_about_the_cells_of_a_table(folder: Path, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows{suffix}"
     note = {"class": "Fabricator", "guarantee": load(folder / "model.sfumato").guarantee_.to_dict()}
-    write_table(pa.table({"age": [1, 2, None], "town": ["a", "b", "c"]}), path, note)
+    rows = pa.table({"age": [1, 2, None], "town": ["a", "b", "c"]})
+    write_table(rows, path, note)
     text = written(signed(certificate_of(path), folder / "key.pem"))
     verified(text, file=path)
+    reading = {"n_entries": 2, "pure_epsilon": 0.1, "epsilon": 0.1, "delta": 0.0}
+    changes = {"sentence": "Proved: all.", "public": [], "whole_range": True}
+    for change in ({"record_reading": {**reading, "atom_probability": 0.0}}, changes):
+        for name, value in change.items():
+            write_table(rows, path, {**note, "guarantee": {**note["guarantee"], name: value}})
+            with pytest.raises(CertificateError, match="states a different guarantee"):
+                verified(text, file=path)
     write_table(pa.table({"age": [1, 2, 4], "town": ["a", "b", "c"]}), path, note)
     with pytest.raises(CertificateError, match="other content"):
         verified(text, file=path)

@@ -68,6 +68,7 @@ def certificate_of(
         "bounds": promise["bounds"],
         "conditions": plain["conditions"],
         "entry_bound": plain["entry_bound"],
+        "guarantee": promise["guarantee"],  # to the letter, as the file states it
         "software": {
             "name": "sfumato",
             "version": running_version(),
@@ -237,9 +238,11 @@ def verified(
         return found
     if subject_of(file)["sha256"] != found["subject"]["sha256"]:
         raise CertificateError(f"The certificate is about other content than that of '{file}'.")
-    stated = Guarantee.from_dict(promise_in(file)["guarantee"]).to_dict()
-    names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events")
-    if any(stated[name] != found[name] for name in names):
+    promised = promise_in(file)["guarantee"]
+    stated = Guarantee.from_dict(promised).to_dict()
+    names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events", "public")
+    is_other = found.get("guarantee", promised) != promised  # 0.2.0 has signed no whole guarantee
+    if is_other or any(stated[name] != found[name] for name in names):
         raise CertificateError(
             f"The certificate states a different guarantee from '{file}' states."
         )
