@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sfumato import Ledger
+from sfumato import Ledger, TableBounds
 from sfumato.cli.jobs import pipeline as streaming
 from sfumato.mechanisms.base import taped
 from tests.cli.running import done, run
@@ -63,6 +64,17 @@ def test_a_long_file_is_not_read_as_a_whole(
             done(*_command(name, place, folder, f"{number}.{suffix}"))
         for mine, theirs in zip(tape.releases, played.releases, strict=True):
             np.testing.assert_array_equal(mine.statistic, theirs.statistic)
+
+
+def test_labels_that_are_public_do_not_tell_that_a_file_is_long(
+    folder: Path, one_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the number of rows is secret, an error from some number on would be a release."""
+    monkeypatch.setattr(streaming, "LONG", 100)
+    known = TableBounds.read(folder / "bounds.toml")
+    target = replace(known.target, categories="public")
+    replace(known, target=target).write(folder / "bounds.toml")
+    done(*_command("fit, linear", one_file, folder, "a.sfumato"), "--relation", "add_or_remove_one")
 
 
 def test_a_damaged_long_file_costs_nothing(

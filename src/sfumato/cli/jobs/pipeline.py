@@ -22,7 +22,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.memory import fits_in_memory
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
@@ -83,8 +83,8 @@ def fit_rows(model: Any, source: TableFile | Partitions) -> Any:
                 pass
         try:
             return model.fit(LocalParts([read], names))
-        except UnsupportedModeError:  # before any charge: it needs all rows at once
-            pass
+        except (UnsupportedModeError, MissingBoundsError):  # before any charge
+            pass  # it needs all rows at once, or their labels: a refusal would tell of a secret n
     parts = list(read())  # no rows at all are an error where their number is public
     whole = arrow().concat_tables(parts) if parts else None
     return model.fit(source.read(names, may_be_empty=may_be_empty) if whole is None else whole)
