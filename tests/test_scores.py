@@ -8,13 +8,18 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
 
 import sfumato.models.scores
 from sfumato import (
     Bounds,
     Ledger,
     PrivateGaussianClassifier,
+    PrivateLinearRegressor,
     TableBounds,
     release_score,
 )
@@ -103,6 +108,16 @@ def test_a_score_says_once_what_it_is(silent: None) -> None:
     model = gaussian().fit(X, y)
     assert "release_score" in said(lambda: model.score(X, y))[0]
     assert said(lambda: model.score(X[:5], y[:5])) == []
+
+
+def test_what_scikit_learn_fits_around_a_private_estimator_says_so(silent: None) -> None:
+    """A scaler of targets learns their mean; self-training fits the same rows again and again."""
+    X, y = rows()
+    line = PrivateLinearRegressor(target_bounds=(-5, 5), bounds=Bounds(lower=-1.0, upper=1.0))
+    scaled = TransformedTargetRegressor(line, transformer=StandardScaler())
+    for around in (scaled, SelfTrainingClassifier(gaussian()), OneVsRestClassifier(gaussian())):
+        sfumato.models.scores._SAID.clear()
+        assert "No guarantee covers" in said(lambda around=around: around.fit(X, y.astype(int)))[0]
 
 
 def test_every_private_estimator_says_so_and_refuses_weights() -> None:

@@ -46,15 +46,20 @@ SEARCH = (
     "sfumato.PrivateSearchCV, at one price."
 )
 ENSEMBLE = (
-    "Ensembles and calibrations of scikit-learn learn from the rows themselves, without noise, and "
-    "some give a private estimator one record several times (bagging draws with replacement), so "
-    "that it weighs more than was paid for. No guarantee covers what they make of private rows; on "
-    "public or fabricated rows they cost nothing."
+    "Ensembles, calibrations and other estimators of scikit-learn around a private one may learn "
+    "from the rows themselves, without noise, give it one record several times (bagging draws with "
+    "replacement), so that it weighs more than was paid for, or fit it again and again. No "
+    "guarantee covers what they make of private rows; on public or fabricated rows they cost "
+    "nothing."
 )
 CALLERS = {  # modules of scikit-learn, and what is said of them
     "sklearn.model_selection": ("search", SEARCH),
     "sklearn.ensemble": ("ensemble", ENSEMBLE),
     "sklearn.calibration": ("ensemble", ENSEMBLE),
+    "sklearn.compose._target": ("ensemble", ENSEMBLE),  # it scales by the targets
+    "sklearn.feature_selection": ("ensemble", ENSEMBLE),
+    "sklearn.multi": ("ensemble", ENSEMBLE),  # class, output
+    "sklearn.semi_supervised": ("ensemble", ENSEMBLE),
 }
 SCORE_DOC = """Measure predictions on given rows, without noise: share of right labels, or R².
 

@@ -149,7 +149,7 @@ class RepeatedEvent(Event):
     kind: ClassVar[str] = "repeated"
 
     def __post_init__(self) -> None:
-        if self.count < 1:
+        if not self.count >= 1:  # nor for NaN
             raise InvalidInputError(f"'count' must be at least 1. Got {self.count} instead.")
 
     def to_dict(self) -> dict[str, Any]:
