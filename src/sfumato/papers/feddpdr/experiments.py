@@ -28,7 +28,6 @@ WAYS = (RAW, MENDED)
 SHOWN = (*METHODS, ALIGNED)
 NEAR = 0.05  # what "close to Non-Priv" is taken to mean
 FEWER = 42  # times fewer rows in a quick run: five parties fit into the embedded digits
-MAX_RUNS, MAX_WIDTH = 2, 1000  # of data whose rows are longer: HOG of CIFAR-10
 Curves = dict[str, dict[str, list[list[float]]]]  # way -> method -> accuracies of each point
 
 
@@ -112,8 +111,7 @@ def curves(split: Split, points: Sequence[Point], setting: Setting, known: Any) 
             setting.tell(f"{point.at}, run {seed + 1}")
         return found
 
-    n_runs = min(setting.runs, MAX_RUNS) if split.X.shape[1] > MAX_WIDTH else setting.runs
-    runs = map_in_parallel(run, range(n_runs), n_jobs=setting.n_jobs)
+    runs = map_in_parallel(run, range(setting.runs), n_jobs=setting.n_jobs)
     total: Curves = {way: {} for way in WAYS}
     for way in WAYS:
         for method in METHODS if way == MENDED else SHOWN:
@@ -223,7 +221,6 @@ REMARKS = (
     f'not decided and not listed. "Close" is less than {NEAR:g} either way.',
     "With rows inside the unit ball, as the paper assumes, the printed algorithms are near chance "
     "at epsilon 0.1 on MNIST: `PrintedFedDPDR` with `Bounds(norm=1.0)`.",
-    f"CIFAR-10 has {MAX_RUNS} runs, the others as many as the command says.",
     "Two classes, as the paper's formulation has them: even and odd digits, the first and the last "
     "five of Fashion-MNIST, vehicles and animals of CIFAR-10 as histograms of gradients.",
     f"A quick run has {FEWER} times fewer rows and {FEWER} times the epsilon: as much noise by "
