@@ -253,6 +253,12 @@ def decided(gaps: Sequence[float]) -> bool | None:
     return None if abs(mean) <= ERRORS * error else mean > 0
 
 
+def claims_of(gaps: Mapping[str, Any]) -> dict[str, bool]:
+    """Judge claims by paired differences, above 0 where they hold; leave out what is undecided."""
+    judged = {words: decided(each) for words, each in gaps.items()}
+    return {words: holds for words, holds in judged.items() if holds is not None}
+
+
 def verdict_of(entry: Entry, outcome: Outcome, *, quick: bool) -> Verdict:
     """Judge an outcome: every comparison must agree, every claim must hold.
 

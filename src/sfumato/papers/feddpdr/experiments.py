@@ -20,7 +20,15 @@ from sklearn.utils import check_random_state
 from sfumato.core.parallel import map_in_parallel
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, images, unit_rows
-from sfumato.papers.entry import ERRORS, Comparison, Entry, Outcome, Setting, compare_runs, decided
+from sfumato.papers.entry import (
+    ERRORS,
+    Comparison,
+    Entry,
+    Outcome,
+    Setting,
+    claims_of,
+    compare_runs,
+)
 from sfumato.papers.feddpdr.methods import ALIGNED, MENDED, METHODS, RAW, UNIT, learn
 from sfumato.papers.pictures import draw_panels
 
@@ -129,21 +137,18 @@ def sentences(name: str, found: Mapping[str, Any], at: Sequence[str]) -> dict[st
     Runs are paired: they share rows. "Close" is a difference of less than `NEAR` either way.
     """
     plain, alone, reduced, federated = (np.array(found[m]) for m in (*METHODS[:3], ALIGNED))
-    judged: dict[str, bool | None] = {}
+    gaps = {}
     for i, place in enumerate(at):
-        judged[f"{place}: DPDR-DPML is more accurate than DPML"] = decided(reduced[i] - alone[i])
-        judged[f"{place}: FedDPDR-DPML is more accurate than DPML"] = decided(
-            federated[i] - alone[i]
-        )
+        gaps[f"{place}: DPDR-DPML is more accurate than DPML"] = reduced[i] - alone[i]
+        gaps[f"{place}: FedDPDR-DPML is more accurate than DPML"] = federated[i] - alone[i]
         if name in ("figure-3", "figure-5"):
-            gap = NEAR - np.abs(federated[i] - plain[i])
-            judged[f"{place}: FedDPDR-DPML is close to Non-Priv"] = decided(gap)
+            near = NEAR - np.abs(federated[i] - plain[i])
+            gaps[f"{place}: FedDPDR-DPML is close to Non-Priv"] = near
     if name in ("figure-2", "figure-4"):
         for method, line in ((METHODS[2], reduced), (METHODS[3], federated)):
             for i, (first, second) in enumerate(pairwise(at)):
-                words = f"{first} to {second}: {method} becomes more accurate"
-                judged[words] = decided(line[i + 1] - line[i])
-    return {words: holds for words, holds in judged.items() if holds is not None}
+                gaps[f"{first} to {second}: {method} becomes more accurate"] = line[i + 1] - line[i]
+    return claims_of(gaps)
 
 
 def figure(setting: Setting, name: str) -> Outcome:
