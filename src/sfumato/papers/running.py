@@ -139,6 +139,7 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
         # The verdict and `broken` say it, next to the figures.
         warnings.simplefilter("ignore", RefutedGuaranteeWarning)
         warnings.simplefilter("ignore", UnprotectedScoreWarning)  # the rows are public
+        warnings.filterwarnings("ignore", message="The target is not protected")
         outcome = entry.run(setting)
     seconds = time.perf_counter() - begun
     verdict = verdict_of(entry, outcome, quick=setting.quick)

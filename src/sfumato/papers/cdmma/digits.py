@@ -6,9 +6,6 @@ A source with labels is released once; a target with few labels is classified wi
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -96,8 +93,7 @@ def accuracies(
         found = {}
         for (name, reading), n in product(how.items(), labels):
             model.set_params(**{"rounds": 1, "cross_fit": False, "branch_size": 1000, **reading})
-            with public_target():
-                model.fit_target(transfer.target, known_labels(transfer.y_target, n, seed))
+            model.fit_target(transfer.target, known_labels(transfer.y_target, n, seed))
             found[name, n] = float(np.mean(model.predict(transfer.test) == transfer.y_test))
             setting.tell(f"draw {seed + 1}, {n} labels per class, {name}: {found[name, n]:.4f}")
         return found
@@ -112,15 +108,6 @@ def compare(
     """Compare each reading with a printed accuracy, the mended system with the first."""
     rows = [compare_runs(what, printed, found[PRINTED, n], found[MENDED, n], near)]
     return rows + [compare_runs(f"{what}, {o}", printed, found[o, n], (), near) for o in readings]
-
-
-@contextmanager
-def public_target() -> Iterator[None]:
-    """Fit without the warnings: all data here are public, and sizes of images may differ."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Source and target have different")
-        warnings.filterwarnings("ignore", message="The target is not protected")
-        yield
 
 
 # Data --------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.mechanisms import EntryMechanism
 from sfumato.models.mappings import MembershipAutoencoder, layer_outputs
 from sfumato.papers.data import images
 from sfumato.papers.entry import Entry, Setting, claims_of
 from sfumato.papers.kahm.figures import Panels, figure
+from sfumato.papers.kahm.systems import EntryFabricator
+from sfumato.tables.bounds import Bounds
 
 Rows = NDArray[Any]
 COMPONENTS = (20, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1)
@@ -69,10 +70,9 @@ def by_parameter(setting: Setting, name: str, values: Sequence[Any]) -> Any:
 
 def by_budget(setting: Setting) -> tuple[Panels, dict[str, bool]]:
     """Figure 6: a digit with noise on each entry."""
-    rows, made = rows_of(setting, 8), {}
-    for epsilon in BUDGETS:
-        noise = EntryMechanism(entry_bound=1.0, epsilon=epsilon, delta=1e-5).for_size(rows.size)
-        made[epsilon] = noise.release(rows, ledger=None)
+    rows, box = rows_of(setting, 8), Bounds(lower=0.0, upper=1.0)
+    models = [EntryFabricator(n_smoothing=0, epsilon=e, bounds=box).fit(rows) for e in BUDGETS]
+    made = {model.epsilon: model.fabricate() for model in models}
     return shown("An eight, and noisy ones for epsilon from", rows, made)
 
 

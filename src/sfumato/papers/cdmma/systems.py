@@ -45,7 +45,7 @@ Codes = NDArray[np.intp]
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
 MAX_FIRST_COMPONENTS = 20
 MAX_POINTS = 1000
-SHARED = ("schedule", "n_layers", "inducing_ratio", "kappa", "cross_fit", "use_source")
+SHARED = ("schedule", "n_layers", "inducing_ratio", "kappa", "cross_fit")
 
 
 @dataclass(eq=False, repr=False)
@@ -71,8 +71,6 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         N / 1000 for classes below 1500 rows, as a paper of the same author has it.
     cross_fit : bool, default=False
         Label each target row by a model that did not see it, which is not printed: mended.
-    use_source : bool, default=True
-        False leaves the source out at the target's side.
     $entry
     n_jobs : int, optional
         Workers, see joblib.
@@ -101,7 +99,6 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
     rounds: int = 1
     branch_size: int = 1000
     cross_fit: bool = False
-    use_source: bool = True
     n_jobs: int | None = None
     random_state: Any = None
 
@@ -241,15 +238,14 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
             return {"source": all_errors(self.source_classifier_, self._scaled(rows), n_classes)}
         points = self._target_points(sound_rows(rows, np.zeros(rows.shape[1])))
         found = {"target": all_errors(self.target_classifier_, points, n_classes)}
-        if self.use_source:
-            there = self._in_source_space(points)
-            columns = []  # the second term of (87)
-            for code in range(n_classes):
-                passed = _filtered(self.source_classifier_, there, np.full(len(there), code))
-                away = there - self.source_to_target_.predict(passed)
-                columns.append(np.sum(away**2, axis=1))
-            found["source_to_target"] = np.column_stack(columns)
-            found["source"] = all_errors(self.source_classifier_, there, n_classes)
+        there = self._in_source_space(points)
+        columns = []  # the second term of (87)
+        for code in range(n_classes):
+            passed = _filtered(self.source_classifier_, there, np.full(len(there), code))
+            away = there - self.source_to_target_.predict(passed)
+            columns.append(np.sum(away**2, axis=1))
+        found["source_to_target"] = np.column_stack(columns)
+        found["source"] = all_errors(self.source_classifier_, there, n_classes)
         return found
 
     def _common_features(self) -> bool:
