@@ -365,8 +365,8 @@ def test_ranks_of_all_groups_are_paid_for_together(
 ) -> None:
     """A record that moves, also from group to group, costs one choice per rank."""
     script, rng, worst = Script(monkeypatch), np.random.default_rng(0), 0.0
-    ranks = ((0.5, 0), (0.9, 1))
-    mechanism = RankMechanism(2.0, 0.5, n_groups, ranks, 0.05, is_paired)
+    ranks, logs = ((0.5, 0.0), (0.9, 3.0)), ((0.0,) * 10, (-1e6,) * 3 + (0.5,) * 7)
+    mechanism = RankMechanism(2.0, 0.5, n_groups, ranks, is_paired, logs)
     counts = 1 + np.arange((n_groups + 1) * 8.0) % 5  # the last group has no value
     for _ in range(60):
         near = counts.copy()

@@ -127,28 +127,29 @@ def test_noise_of_counts_has_the_discrete_law(scale: float) -> None:
     assert np.isclose(drawn.var(), mechanism.variance(), rtol=0.1)
 
 
-def rank_law(counts: np.ndarray, q: float, epsilon: float, moved: float) -> np.ndarray:
+def rank_law(counts: np.ndarray, wanted: float, per_rank: float, logs: np.ndarray) -> np.ndarray:
     """Probabilities of places by the definition, for one group."""
-    ranks, total, scores = 0.0, counts.sum(), [-max(q * counts.sum(), 0.0)]
+    ranks, scores = 0.0, [-max(wanted, 0.0)]
     for count in counts:
-        scores.append(-max(ranks - q * total, q * total - ranks - count, 0.0))
+        scores.append(-max(ranks - wanted, wanted - ranks - count, 0.0))
         ranks += count
-    scores.append(-max(total - q * total, 0.0))
-    weights = np.exp(epsilon * np.array(scores) / (2 * moved))
+    scores.append(-max(ranks - wanted, 0.0))
+    weights = np.exp(per_rank * np.array(scores) + logs)
     return weights / weights.sum()
 
 
 @pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 2), (True, 1)])
 def test_ranks_have_their_law(is_paired: bool, n_groups: int) -> None:
-    q, epsilon = 0.8, 1.5
-    size = 2.0
-    moved = size * (0.5 if is_paired else q)
+    q, epsilon, size, slack = 0.8, 1.5, 2.0, -1.2
+    logs = np.log([1, 4, 2, 1, 3, 1])
+    per_rank = epsilon / 2 / (size * (0.5 if is_paired else q))
     start = np.array([[3, 0, 4, 1], [0, 2, 0, 5]])[:n_groups]
-    mechanism = RankMechanism(size, epsilon, n_groups, ((q, 0),), 0.1, is_paired)
+    ranks = ((q, slack),)
+    mechanism = RankMechanism(size, epsilon, n_groups, ranks, is_paired, (tuple(logs),))
     padded = np.vstack([start, np.zeros(4)])
     drawn = np.array([mechanism.release(padded, ledger=None)[:, 0] for _ in range(3000)])
     for group in range(n_groups):
-        law = rank_law(start[group], q, epsilon, moved)
+        law = rank_law(start[group], q * start[group].sum() + slack, per_rank, logs)
         found = np.bincount(drawn[:, group], minlength=6)
         assert stats.chisquare(found, law * len(drawn)).pvalue > FALSE_ALARM
 

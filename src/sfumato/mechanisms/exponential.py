@@ -185,11 +185,10 @@ class RankMechanism(Mechanism):
     """Choose, for each group, the cell of a public order that holds a wanted rank.
 
     A group's cells hold the ranks from ``below`` to ``below + count``. For the rank
-    ``T = q N + side * slack`` of its N records, a cell is chosen with probability proportional to
-    ``exp(-epsilon d / (2 D))``, where d is how far T lies outside of the cell's ranks. Beside the
-    cells there is one place below all of them, which holds the ranks up to 0, and one above.
-    A choice is off by `slack` ranks with probability `missed` at most, so that those of sides -1
-    and 1 enclose the quantile.
+    ``T = q N + slack`` of its N records, a cell is chosen with probability proportional to
+    ``w exp(-epsilon d / (2 D))``, where w is its public weight and d is how far T lies outside of
+    the cell's ranks. Beside the cells there is one place below all of them, which holds the ranks
+    up to 0, and one above.
 
     Parameters
     ----------
@@ -199,12 +198,12 @@ class RankMechanism(Mechanism):
         Bounded range of one rank; infinity means the best cells.
     n_groups : int
         Groups; counts of one more group, of what has no value, are passed over.
-    ranks : tuple of (float, int)
-        q and side of each wanted rank: -1, 0 or 1.
-    missed : float
-        See above.
+    ranks : tuple of (float, float)
+        q and slack of each wanted rank.
     is_paired : bool
         Whether a unit takes at most S / 2 from one group and gives at most S / 2 to the same.
+    logs : tuple of tuple of float, optional
+        For each wanted rank, logarithms of the weights of all places; by default all are alike.
 
     Privacy
     -------
@@ -219,9 +218,9 @@ class RankMechanism(Mechanism):
     sensitivity: float
     epsilon: float
     n_groups: int
-    ranks: tuple[tuple[float, int], ...]
-    missed: float
+    ranks: tuple[tuple[float, float], ...]
     is_paired: bool
+    logs: tuple[tuple[float, ...], ...] = ()
     norm: ClassVar[int | str] = 1
 
     def __post_init__(self) -> None:
@@ -248,14 +247,14 @@ class RankMechanism(Mechanism):
         first = np.hstack([nothing - np.inf, below[:, :-1], below[:, -1:]])
         last = np.hstack([nothing, below[:, 1:], nothing + np.inf])
         chosen = np.empty((self.n_groups, len(self.ranks)), dtype=np.intp)
-        for j, (q, side) in enumerate(self.ranks):
+        for j, (q, slack) in enumerate(self.ranks):
             chooser = self._chooser(q)
-            ranks_per_log = 2 * chooser.sensitivity / chooser.epsilon
-            slack = ranks_per_log * math.log(first.shape[1] / self.missed)  # [R4]
+            logs = np.array(self.logs[j] if self.logs else 0.0)
+            weights = 2 * chooser.sensitivity / chooser.epsilon * logs
             for i, total in enumerate(below[:, -1]):
-                wanted = q * total + side * slack
+                wanted = q * total + slack
                 outside = np.maximum(first[i] - wanted, wanted - last[i])  # [R1]
-                chosen[i, j] = chooser.chosen(-np.maximum(outside, 0.0))
+                chosen[i, j] = chooser.chosen(weights - np.maximum(outside, 0.0))
         return chosen
 
 

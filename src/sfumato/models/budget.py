@@ -119,13 +119,13 @@ class Budget:
         self,
         counts: Counts,
         n_groups: int,
-        ranks: tuple[tuple[float, int], ...],
-        missed: float,
+        ranks: tuple[tuple[float, float], ...],
         share: float | None = None,
+        logs: tuple[tuple[float, ...], ...] = (),
     ) -> Release:
         """Declare cells that hold wanted ranks of groups; see `RankMechanism`."""
         is_paired = n_groups == 1 and self.records.relation is Relation.REPLACE_ONE
-        make = lambda s, e: RankMechanism(s, e, n_groups, ranks, missed, is_paired)  # noqa: E731
+        make = lambda s, e: RankMechanism(s, e, n_groups, ranks, is_paired, logs)  # noqa: E731
         law = Law(make, 1, per_mu=2.0)
         return self._declare(Release(law, counts, share, steps=len(ranks)))
 

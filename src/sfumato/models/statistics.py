@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from sfumato.core.arrays import to_numpy
@@ -41,7 +42,8 @@ MAX_CELLS, MAX_PLACES = 2**17, 2**21  # of a quantile's grid, and of those of al
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
-AWAY = 1.5  # ... whose candidates are this many times as far from the quantile, one after the other
+WIDER = 1.5  # ... each of which may be this many times as long as the one before
+NEVER = -1e6  # logarithm of the weight of what is not wanted
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
 MEAN_SHARE = 0.15  # of epsilon, for the mean around which squares are taken
 NOT_THERE = 5.0  # scales of noise: so few missing cells are none where none are declared
@@ -211,9 +213,9 @@ def _place(_: Array, t: Array, __: Any, n_cells: int) -> Array:
     return np.clip(np.floor((1 + t) / 2 * n_cells), 0, n_cells - 1)
 
 
-def _place_between(x: Array, _: Array, group: Any, edges: Array) -> Array:
-    """Return the place among the edges of the group."""
-    return np.asarray((x >= edges[group]).sum(axis=1, dtype=np.float64)[:, None])
+def _place_around(x: Array, _: Array, group: Any, middle: Array, edges: Array) -> Array:
+    """Return the place among edges around the middle of the group."""
+    return np.asarray(np.searchsorted(edges, x - middle[group], side="right"), dtype=np.float64)
 
 
 def _share_of_largest(x: Array, _: Array, __: Any, largest: float) -> Array:
@@ -473,6 +475,22 @@ def _counts(asked: Question) -> dict[str, Array]:
     columns = {"count": np.maximum(noisy, 0.0), **_bars(noisy, half, 0.0, math.inf)}
     kind = np.int64 if half == int(half) and (noisy == np.rint(noisy)).all() else np.float64
     return {name: each.astype(kind) for name, each in columns.items()}
+
+
+def _slack(ratio: float, missed: float) -> float:
+    """Return how far out the end of an error bar is asked for, in scales of its noise, in ranks.
+
+    ratio: That scale over the scale of the quantile's own noise.
+    """
+    off = np.logspace(-4, 2, 2001)  # of a quantile from the right one, towards one end
+    weights = np.diff(-np.exp(-ratio * off), prepend=-1)
+    longer = (1 + 1 / WIDER) / 2  # bars reach the outer edge of their cell
+
+    def excess(slack: float) -> float:
+        inside = (np.exp(off * (longer - 1)) - np.exp(-off)) / (2 - np.exp(-off - slack))
+        return float(weights @ inside) * math.exp(-slack) - missed
+
+    return float(brentq(excess, 0, 50)) if excess(0) > 0 else 0.0
 
 
 # Statistics -------------------------------------------------------------------------------------
@@ -757,30 +775,34 @@ def release_quantiles(
     if is_whole:  # a cell is one whole number, if they are not too many
         n_cells, low, high = min(n_cells, int(high - low) + 1), low - 0.5, high + 0.5
     rows = GroupedRows(asked.axes, ((low, high),), partial(_place, n_cells=n_cells), 1)
-    step, missed = (high - low) / n_cells, (1 - asked.confidence) / 2
-    away = step * AWAY ** np.arange(math.ceil(math.log(n_cells, AWAY)) + 1)
-    away = np.concatenate([-away[::-1], [0.0], away]) - step / 2
-    counts, few = (CountTables((n_groups + 1, n), ((0, 1),)) for n in (n_cells, len(away) + 1))
-    share = (1 - END_SHARE) * ROUNDED_DOWN if error_bars else None
-    points = tuple((each, 0) for each in shares)
-    middle = asked.budget.ranks(counts, n_groups, points, missed, share)
-    pairs = [((each, -1), (each, 1)) for each in shares] if error_bars else []
-    each_share = END_SHARE * ROUNDED_DOWN / len(shares)
-    outer = [asked.budget.ranks(few, n_groups, pair, missed, each_share) for pair in pairs]
+    counts, step = CountTables((n_groups + 1, n_cells), ((0, 1),)), (high - low) / n_cells
+    farthest = high - low if is_whole else 2 * n_cells
+    growth = WIDER ** np.arange(math.ceil(math.log(farthest, WIDER)) + 1)
+    away = np.unique(np.floor(growth)) - 0.5 if is_whole else step / 2 * growth
+    widths = np.log(np.diff(away, prepend=0))[[*range(len(away)), -1, -1]]
+    upper = (*[NEVER] * (len(away) + 1), *widths.tolist())  # never on the other side
+    edges, points = np.append(-away[::-1], away), tuple((each, 0.0) for each in shares)
+    few = CountTables((n_groups + 1, len(edges) + 1), ((0, 1),))
+    end = END_SHARE * ROUNDED_DOWN / len(shares)
+    middle = asked.budget.ranks(counts, n_groups, points, 1 - END_SHARE if error_bars else None)
+    moved = asked.records.sensitivity(few, 1)  # [R4]
+    outer, slack = [], _slack(2 * (1 - END_SHARE) / END_SHARE, 1 - asked.confidence)
+    for each in shares if error_bars else []:
+        apart = 0.5 if asked.is_alone else max(each, 1 - each)
+        rank = 1 + slack * 2 * apart * moved / (asked.budget.epsilon * end / 2)
+        pair = ((each, -rank), (each, rank))
+        outer.append(asked.budget.ranks(few, n_groups, pair, end, (upper[::-1], upper)))
     places = asked.draw(middle, rows)  # [R1]
     found = np.clip(low + (places - 0.5) * step, low + step / 2, high - step / 2)
-    ends = np.full((2, *found.shape), np.nan)
-    for i, release in enumerate(outer):  # [R4] around what was released
-        edges = np.clip(found[:, [i]] + away, low, high)
-        edges = np.floor(edges) + 0.5 if is_whole else edges
-        between = replace(rows, numbers=partial(_place_between, edges=edges))
-        chosen = asked.draw(release, between)
-        whole = np.pad(edges, ((0, 0), (2, 2)), constant_values=(low, high))
-        for side in (0, 1):
-            at_end = np.take_along_axis(whole, chosen[:, [side]] + side, axis=1)[:, 0]
-            ends[side, :, i] = at_end + (0.5 - side if is_whole else 0.0)
+    far = np.full((2, *found.shape), np.nan)
+    for i, release in enumerate(outer):  # around what was released
+        around = partial(_place_around, middle=found[:, [i]], edges=edges)
+        chosen = asked.draw(release, replace(rows, numbers=around)) - len(away) - 1
+        steps = np.clip(np.abs(chosen), 0, len(away) - 1)
+        far[:, :, i] = away[steps].T - 0.5 * is_whole
     figures = {"at": np.tile(shares, (n_groups, 1))}
-    drawn = (found, np.minimum(ends[0], found), np.maximum(ends[1], found))
+    low, high = feature.range
+    drawn = (found, np.maximum(found - far[0], low), np.minimum(found + far[1], high))
     for name, scaled in zip(("quantile", "low", "high"), drawn, strict=True):
         numbers = feature.unscaled(scaled)
         is_int = is_whole and not np.isnan(numbers).any()
