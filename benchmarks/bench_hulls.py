@@ -67,7 +67,7 @@ def mnist_table() -> None:
     model = AffineHullClassifier(dtype="float32", n_jobs=2, random_state=SEED)
     _, fit = timed(lambda: model.fit(X, y))
     exact, exact_time = timed(lambda: model.predict(queries))
-    pruned, pruned_time = timed(lambda: model.predict(queries, search="pruned"))
+    pruned, pruned_time = timed(lambda: model.set_params(search="pruned").predict(queries))
     numbers = {
         "fit": fit,
         "predict_exact": exact_time,

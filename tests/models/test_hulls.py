@@ -267,13 +267,13 @@ def test_classifier_of_tensors(foreign, rng, dtype):
     model = AffineHullClassifier(4, n_layers=2, dtype=dtype, random_state=0)
     names = ["predict", "distances", "decision_function", "matching_score", "predict_proba"]
     expected = {name: getattr(model.fit(X, y), name)(queries) for name in names}
-    pruned = model.predict(queries, search="pruned")
+    pruned = model.set_params(search="pruned").predict(queries)
     given = foreign(queries)
     model.fit(foreign(X), foreign(y))
     rtol = 1e-9 if dtype == "float64" else 1e-3
     for name in names:
         assert_same(getattr(model, name)(given), expected[name], given, rtol)
-    assert_same(model.predict(given, search="pruned"), pruned, given)
+    assert_same(model.predict(given), pruned, given)
     model.fit(foreign(X), np.array(["a", "b", "c"])[y])
     np.testing.assert_array_equal(
         model.predict(given), np.array(["a", "b", "c"])[expected["predict"]]

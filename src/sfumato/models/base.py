@@ -9,7 +9,6 @@ PrivateClassifier  predictions from scores
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import sys
 import warnings
@@ -39,6 +38,7 @@ from sfumato.core.constraints import (
     real,
     refuse,
 )
+from sfumato.core.documents import document
 from sfumato.exceptions import (
     EngineError,
     InvalidInputError,
@@ -225,8 +225,6 @@ class PrivateEstimator(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """Document shared parameters, guard `fit`, and let `score` say what it is."""
         super().__init_subclass__(**options)
-        shared = (PrivateEstimator.__doc__ or "").partition("----------\n")[2].strip()
-        cls.__doc__ = (cls.__doc__ or "").replace("$shared", shared)
         given = {
             "epsilon": real(above=0.0, most=math.inf),
             "delta": real(least=0.0, below=1.0),
@@ -236,9 +234,8 @@ class PrivateEstimator(BaseEstimator):
         cls.stored_form = {"bounds": known_bounds, **given, **cls.learned}
         if "fit" in vars(cls):
             cls.fit = _guard(vars(cls)["fit"])  # type: ignore[method-assign]
-        for name, value in vars(cls).items():
-            if inspect.isfunction(value) and not value.__doc__ and name[0] != "_":
-                value.__doc__ = getattr(getattr(super(cls, cls), name, None), "__doc__", None)
+        shared = (PrivateEstimator.__doc__ or "").partition("----------\n")[2].strip()
+        document(cls, {"$shared": shared})
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = warn_on_score(score)

@@ -209,10 +209,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def density(self, X: ArrayLike) -> Array:
         """Return the density at points: near the release, nowhere negative, 0 outside the box.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -224,10 +221,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def class_densities(self, X: ArrayLike) -> Array:
         """Return the density of each class at points, one column a class.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -240,10 +234,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def score_samples(self, X: ArrayLike) -> Array:
         """Return the log of the density at points; minus infinity where it is 0.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------

@@ -52,8 +52,6 @@ from sfumato.models.rows import (
     least_per_class,
 )
 
-SEARCHES = ("exact", "pruned")
-
 
 class _Hull(RowsTransformer):
     """What hulls share: images and distances of points under one or several branches."""
@@ -66,10 +64,7 @@ class _Hull(RowsTransformer):
 
         Of several branches the nearest gives it.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -91,10 +86,7 @@ class _Hull(RowsTransformer):
     def distance(self, X: Any) -> Array:
         """Return the distance from each row to its image (60); infinite where there is none.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -243,10 +235,7 @@ class DeepAffineHull(_OneBranch):
     def layer_images(self, X: Any) -> Array:
         """Return the image of each row under each layer (51).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -427,7 +416,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     _: KW_ONLY
     search: str = "exact"
 
-    parameters: ClassVar[Form] = {**_ManyBranches.parameters, "search": one_of(*SEARCHES)}
+    parameters: ClassVar[Form] = {**_ManyBranches.parameters, "search": one_of("exact", "pruned")}
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "hulls_": list_of(model_of("WideAffineHull", n_features_in_="d"), size="c"),
@@ -436,45 +425,24 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     def _fit_classes(self, rows: Array, codes: NDArray[np.intp]) -> None:
         self.hulls_ = self._fit_branches(rows, codes)
 
-    def predict(self, X: Any, *, search: str | None = None) -> Array:
-        """Return the label of the nearest hull (62).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        search : {"exact", "pruned"}, optional
-            Instead of the parameter of the estimator.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            A tensor for a tensor when the labels are numbers.
-        """
-        asked = self.search if search is None else search
-        if asked not in SEARCHES:
-            raise InvalidInputError(f"'search' must be one of {SEARCHES}. Got {asked!r} instead.")
-        find = branch_distances if asked == "exact" else pruned_branch_distances
-        return self._labels(X, self._class_distances(X, find))
+    def _errors(self, rows: Array) -> Array:  # the nearest hull (62)
+        pruned = self.search == "pruned"
+        return self._class_distances(rows, pruned_branch_distances if pruned else branch_distances)
 
     def distances(self, X: Any) -> Array:
         """Return the distance from each row to its image under the hull of each class.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
         array of shape (n_samples, n_classes)
             Distances.
         """
-        return like(X, self._class_distances(X, branch_distances))
+        return like(X, self._class_distances(self._queries(X), branch_distances))
 
-    def _class_distances(self, X: Any, find: Callable[..., Array]) -> Array:
+    def _class_distances(self, rows: Array, find: Callable[..., Array]) -> Array:
         """Return the least distance to a branch of each class, as `find` tells them."""
-        rows = self._queries(X)
         branches = [branch for hull in self.hulls_ for branch in hull.branches_]
         owners = np.repeat(np.arange(len(self.hulls_)), [len(h.branches_) for h in self.hulls_])
         return least_per_class(find(branches, rows, n_jobs=self.n_jobs), owners)
@@ -482,10 +450,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     def decision_function(self, X: Any) -> Array:
         r"""Return the logarithm of the matching score, :math:`-Γ_c^2 / \sum_c Γ_c^2`.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -498,10 +463,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     def matching_score(self, X: Any) -> Array:
         r"""Return :math:`\exp(-Γ_c^2 / \sum_c Γ_c^2)`, between 1/e and 1 (63).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -517,10 +479,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         They order the classes but are no calibrated chances: with C classes none can pass
         ``1 / (1 + (C - 1) / e)``. Use `CalibratedClassifierCV` where chances are needed.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------

@@ -11,13 +11,17 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
+from numpy.typing import NDArray
 
 from sfumato.core.constraints import Form, labels, numbers, one_of, or_none, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.models.base import PrivateClassifier, PrivateEstimator, target_range
+from sfumato.models.base import (
+    PrivateClassifier,
+    PrivateEstimator,
+    PrivateRegressor,
+    target_range,
+)
 from sfumato.models.budget import Budget
 from sfumato.models.features import (
     GaussianKernel,
@@ -230,7 +234,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
+class PrivateKernelRegressor(PrivateKernelMachine, PrivateRegressor):
     r"""``f = argmin_g (1/n) sum loss(g(x_i) - y_i) + λ ||g||²``, released with noise.
 
     The loss is Huber's, with a band of a tenth of half the range of the target: it is convex and
@@ -308,23 +312,11 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
-        target_range(self)
+        super()._check_stored(sizes)
         if sizes["s"] != 1:
             raise refuse("coefficients_", "one function")
 
-    def predict(self, X: ArrayLike) -> Array:
-        """Return the released function at rows, inside the range of the target.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Values of the function.
-        """
+    def predict(self, X: Any) -> Array:
         low, high = target_range(self)
         scores = np.clip(self._scores(self._rows(X))[:, 0], -1.0, 1.0)
         return (low + high) / 2 + (high - low) / 2 * scores

@@ -46,19 +46,7 @@ MAX_CORRECTIONS = 3
 
 
 class FixedPointSolution(NamedTuple):
-    """Solution of the regularised system at λ*, and where the search ended.
-
-    Parameters
-    ----------
-    coefficients : array of shape (..., N, m)
-        The solution ``B = (K + λ* I)^{-1} C``.
-    regularization : array of shape (...,)
-        The regularisation λ*.
-    error : array of shape (...,)
-        Training error ê = λ* - τ.
-    slope : array of shape (...,)
-        Estimate of dR/de at ê; a good start for a similar kernel.
-    """
+    """Solution ``B = (K + λ* I)^{-1} C`` at λ* = τ + ê, and a start for a similar kernel: dR/de."""
 
     coefficients: Array
     regularization: Array
@@ -75,37 +63,15 @@ def solve_at_fixed_point(
     start: tuple[Array, Array] | None = None,
     correct: bool = True,
 ) -> FixedPointSolution:
-    """Solve ``(K + λ* I) B = C`` and find λ* on the way.
+    """Solve ``(K + λ* I) B = C``, in double precision, and find λ* on the way.
 
-    Parameters
-    ----------
-    kernel : array of shape (..., N, N), float64
-        The kernel matrix K.
-    responses : array of shape (..., N, m)
-        The right-hand side C, whose columns span those of Y.
-    mean_square : callable
-        Returns ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``. With C = Y this is the
-        mean of the squares; a basis C of the columns of Y saves work when Y is wide.
-    tau : array of shape (...,)
-        The least regularisation.
-    start : (error, slope), optional
-        From the solution of a similar kernel.
-    correct : bool, default=True
-        Apply the last step of the search to the solution. Without it B belongs to a λ that is
-        within 1e-6 of λ*, which is enough for a model in single precision.
+    `mean_square` returns ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``; a basis C of the
+    columns of Y saves work when Y is wide. `start` are error and slope of a similar kernel. Without
+    `correct`, B belongs to a λ that is within 1e-6 of λ*, enough for a model in single precision.
 
-    Returns
-    -------
-    FixedPointSolution
-        The solution and λ*.
-
-    Notes
-    -----
     Secant steps on ``R(e) - e``, whose slope lies in (-1, 0): one or two in single precision, then
-    usually one in double; for a model in single precision that one may correct the solution in
-    single precision by its own factors, which costs less for many rows. The last, tiny step δ is
-    applied to the solution itself, ``B - δ (K + λI)^{-1} B``, so that the error left is of the
-    order (δ/λ)².
+    usually one in double. The last, tiny step δ is applied to the solution itself,
+    ``B - δ (K + λI)^{-1} B``, so that the error left is of the order (δ/λ)².
     """
     xp = namespace_of(kernel)
     tau = xp.where(tau > 0, tau, xp.ones_like(tau))  # all rows zero: every λ gives the same map
@@ -182,26 +148,7 @@ class _Search:
 
 
 def gaussian_kernel(X: Array) -> Array:
-    r"""Return the kernel matrix :math:`K_{ij} = \exp(-\tfrac12\|x_i - x_j\|^2)` of the rows of `X`.
-
-    Parameters
-    ----------
-    X : array of shape (..., N, n)
-        Whitened rows: with ``X = (Y P^T) θ^{-1/2} / sqrt(n)`` this is equation (35) of the paper
-        on kernel affine hulls.
-
-    Returns
-    -------
-    array of shape (..., N, N)
-        The kernel matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gaussian_kernel(np.array([[0.0], [2.0]])).round(4)
-    array([[1.    , 0.1353],
-           [0.1353, 1.    ]])
-    """
+    """Return ``K_ij = exp(-|x_i - x_j|² / 2)`` of whitened rows, equation (35) of the paper."""
     xp = namespace_of(X)
     exponents = _inner_minus_half_square(X, X)
     exponents -= xp.vecdot(X, X)[..., :, None] / 2

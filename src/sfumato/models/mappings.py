@@ -496,10 +496,7 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
     def predict(self, X: Any) -> Array:
         """Return the outputs of the mapping (60).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -573,10 +570,7 @@ class MembershipAutoencoder(_Autoencoders, RowsTransformer):
     def transform(self, X: Any) -> Array:
         """Filter rows: return the nearest output of all layers (64).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -648,7 +642,7 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
             n_jobs=self.n_jobs,
         )
 
-    def _errors(self, rows: Array, numbers: Sequence[int] | None = None) -> Array:
+    def _cluster_errors(self, rows: Array, numbers: Sequence[int] | None = None) -> Array:
         """Return the squared error of each row under each cluster, or some of them."""
         asked = self.branches_ if numbers is None else [self.branches_[i] for i in numbers]
 
@@ -663,44 +657,25 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
             batch_rows=BATCH_ROWS,
         )
 
-    def predict(self, X: Any) -> Array:
-        """Return the label of the class with the least error (71).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        return self._labels(X, self.errors(X))
+    def _errors(self, rows: Array) -> Array:  # the least of (71)
+        return least_per_class(self._cluster_errors(rows), self.branch_classes_)
 
     def errors(self, X: Any) -> Array:
         """Return the squared error of each row under each class, shape (n_samples, n_classes).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Squared errors.
         """
-        found = self._errors(self._queries(X))
-        return like(X, least_per_class(found, self.branch_classes_))
+        return like(X, self._errors(self._queries(X)))
 
     def decision_function(self, X: Any) -> Array:
         """Return minus the errors; with two classes, the first error less the second.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -728,7 +703,7 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
 
         def of_class(code: int, rows: Array) -> Array:
             own = np.flatnonzero(self.branch_classes_ == code)
-            nearest = own[to_numpy(self._errors(rows, own.tolist())).argmin(axis=1)]
+            nearest = own[to_numpy(self._cluster_errors(rows, own.tolist())).argmin(axis=1)]
             return answer_by_number(
                 nearest, rows, lambda i, some: evaluate(self.branches_[i], some)
             )

@@ -104,10 +104,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def transform(self, X: Any) -> Array:
         """Return the coordinates of rows, moved into their bounds, along the components.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------

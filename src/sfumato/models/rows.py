@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -23,6 +24,7 @@ from sfumato.core.arrays import (
     to_numpy,
 )
 from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters
+from sfumato.core.documents import document
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import checked_tensor
 
@@ -78,8 +80,7 @@ class RowsEstimator(BaseEstimator):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name, text in SHARED.items():
-            cls.__doc__ = (cls.__doc__ or "").replace(name, text)
+        document(cls, SHARED)
         found = {name: check for name, check in COMMON_PARAMETERS.items() if hasattr(cls, name)}
         for kind in reversed(cls.__mro__):
             found |= vars(kind).get("parameters", {})
@@ -142,7 +143,7 @@ class RowsTransformer(OneToOneFeatureMixin, TransformerMixin, RowsEstimator):
 
 
 class RowsClassifier(ClassifierMixin, RowsEstimator):
-    """Base of classifiers by the least of some numbers; `_fit_classes` learns."""
+    """Base of classifiers by the least error of a class; `_fit_classes` learns."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the classes.
@@ -167,9 +168,21 @@ class RowsClassifier(ClassifierMixin, RowsEstimator):
         self._fit_classes(rows, codes)
         return self
 
-    def _labels(self, X: Any, least: Array) -> Any:
-        """Return the label of the least number in each row; a tensor of numbers for a tensor."""
-        found = self.classes_[np.argmin(to_numpy(least), axis=1)]
+    @abstractmethod
+    def _errors(self, rows: Array) -> Array:
+        """Return a number for each row and class, of which the least decides."""
+
+    def predict(self, X: Any) -> Array:
+        """Return the label of the class with the least error.
+
+        $rows
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels; a tensor for a tensor when they are numbers.
+        """
+        found = self.classes_[np.argmin(to_numpy(self._errors(self._queries(X))), axis=1)]
         return like(X, found) if is_foreign_array(X) and found.dtype.kind in "biuf" else found
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,7 +41,7 @@ from sfumato.core.constraints import (
     whole,
 )
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.base import PrivateEstimator
+from sfumato.models.base import PrivateClassifier
 from sfumato.models.gaussians import (
     ClassGaussians,
     ClassGaussianSums,
@@ -101,7 +101,7 @@ _released = local(
 
 
 @dataclass(eq=False, repr=False)
-class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
+class PrivateTransferClassifier(PrivateClassifier):
     """Transfer by Gaussians of a private source: not the algorithm of the paper.
 
     The paper's is in `sfumato.papers.cdmma`. This one classifies a target with few labels, helped
@@ -215,7 +215,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
     scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `IntoUnitCube`
     in_unit_ball: ClassVar[bool] = False
-    has_labels: ClassVar[bool | None] = True
+    loss: ClassVar[str] = "errors"  # scores are no logarithms of probabilities
     parameters: ClassVar[Form] = {
         "schedule": list_of(whole(least=1), kind=(list, tuple)),
         "n_layers": whole(least=1),
@@ -385,45 +385,10 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     # Answers --------------------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the label of the class with the least combined error.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of the target's space, or of the source's where no target was given.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        found = self._combined_errors(X).argmin(axis=1)
-        return np.asarray(self.classes_[found])
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return minus the combined error of each class; with two classes, their difference.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores; the second shape for more than two classes.
-        """
-        errors = self._combined_errors(X)
-        return errors[:, 0] - errors[:, 1] if errors.shape[1] == 2 else -errors
-
     def terms(self, X: ArrayLike) -> dict[str, NDArray[np.float64]]:
         """Return the errors of each row under each class, one matrix for each term.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        $rows
 
         Returns
         -------
@@ -432,8 +397,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             Gaussians (both source terms) are minus twice a log-density. Without a target there is
             "source" alone.
         """
-        check_is_fitted(self, "source_")
-        rows = self._given_rows(X)
+        return self._terms(self._rows(X))
+
+    def _terms(self, rows: Array) -> dict[str, NDArray[np.float64]]:
         found = {}
         if hasattr(self, "target_classifier_"):
             rows = sound_rows(rows, self.target_centre_)
@@ -449,12 +415,16 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             found["source"] = -2 * log_joint(self.source_, points)
         return found
 
-    def _combined_errors(self, X: ArrayLike) -> Array:
-        """The sum of standardised errors, those of the source by its weight (87)."""
-        first, *others = self.terms(X).values()
-        if not others:
-            return first
-        return standardise(first) + self.source_weight_ * standardise(others[0])
+    def _scores(self, rows: Array) -> Array:
+        """Return minus the sum of standardised errors, those of the source by its weight (87)."""
+        errors, *others = self._terms(rows).values()
+        if others:
+            errors = standardise(errors) + self.source_weight_ * standardise(others[0])
+        return errors[:, :1] - errors[:, 1:] if errors.shape[1] == 2 else -errors
+
+    def _rows(self, X: Any) -> Array:
+        check_is_fitted(self, "source_")
+        return self._given_rows(X)
 
     def _given_rows(self, X: Any, *, reset: bool = False) -> Array:
         """Return records of the target's space as rows, whose values are left to `clip`."""
