@@ -33,7 +33,6 @@ EXPECTED = {
     "GET /releases/{identity}": ANYBODY,
     "GET /releases/{identity}/files/{file}": ANYBODY,
     "GET /datasets/{name}/report": OVERSEER,
-    "GET /datasets/{name}/charges": OVERSEER,
     "GET /audit": OVERSEER,
     "GET /audit/statement": OVERSEER,
 }
@@ -138,7 +137,7 @@ def test_without_a_session_every_page_is_the_sign_in(house: House, method: str, 
 
 def test_forms_of_another_site_are_refused(house: House) -> None:
     browser = Browser(house, house.tokens["ada"])
-    form = {"epsilon": "1", "kind": "moments", "purpose": "evil"}
+    form = {"epsilon": "1", "kind": "statistic", "purpose": "evil"}
     for told in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
         assert browser.post(f"{API}/datasets/patients/jobs", form, **told).status_code == 403
     for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {}):

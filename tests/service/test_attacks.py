@@ -159,7 +159,7 @@ def test_a_cancelled_job_is_charged_or_not_and_says_which(fresh: House) -> None:
 
 
 def charges_of(house: House) -> int:
-    return len(house.call("olga", "GET", "/datasets/patients/charges")["charges"])
+    return len(house.call("olga", "GET", "/audit")["charges"]["patients"])
 
 
 def test_one_decision_wins_and_what_is_charged_is_released(fresh: House) -> None:

@@ -78,8 +78,11 @@ def look(page: Any, name: str) -> None:
 def release(page: Any, kind: str, epsilon: str, purpose: str) -> None:
     page.get_by_role("link", name="Make a release").click()
     page.get_by_label("Kind of release", exact=True).select_option(kind)
-    if kind == "density":
-        page.get_by_label("age", exact=True).check()
+    if kind in ("density", "statistic"):
+        page.get_by_label("age", exact=True).first.check()
+    if kind == "statistic":
+        page.get_by_label("Statistic", exact=True).select_option(label="Mean")
+        page.get_by_role("group", name="For each").get_by_label("town").check()
     page.get_by_label("ε", exact=True).fill(epsilon)
     page.get_by_label("Purpose").fill(purpose)
     page.locator("#cost .notice").get_by_text("Largest ε that fits").wait_for()
@@ -116,7 +119,12 @@ def test_a_first_release_in_the_studio_by_the_page_alone(link: str, chromium: An
     look(page, "release-fit")
     box = page.locator(".chart svg path[aria-roledescription]").first.bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
-    for kind, epsilon in (("fit", "0,5"), ("fabricate", "1"), ("density", "0.5")):
+    for kind, epsilon in (
+        ("fit", "0,5"),
+        ("fabricate", "1"),
+        ("density", "0.5"),
+        ("statistic", "0,1"),
+    ):
         page.get_by_role("link", name="Data set", exact=True).click()
         release(page, kind, epsilon, f"a second look, {kind}")
         look(page, f"release-{kind}")
@@ -146,7 +154,10 @@ def test_a_studio_is_opened_by_its_link_alone(link: str, chromium: Any) -> None:
 def test_the_pages_of_a_team(fresh: House, chromium: Any) -> None:
     """Static pages of the three roles, looked at as they are sent."""
     fresh.open(epsilon=6.0)
-    released, waiting = fresh.done(kind="moments", estimator=None), fresh.done(epsilon=3.5)
+    released, waiting = (
+        fresh.done(kind="statistic", estimator=None, by=["town"]),
+        fresh.done(epsilon=3.5),
+    )
     assert waiting["state"] == "waiting"
     shown = {
         "olga": ["/", "/datasets/patients", "/jobs", f"/jobs/{waiting['id']}", "/audit"],

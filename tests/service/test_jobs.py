@@ -52,6 +52,31 @@ def test_a_density_is_drawn_in_the_units_of_the_table(house: House) -> None:
     assert np.trapezoid(y, x) == pytest.approx(1.0, abs=0.05)
 
 
+def test_a_statistic_is_released_with_error_bars_and_a_certificate(house: House) -> None:
+    """Means of three towns at epsilon 3: each bar misses its figure once in 10^4."""
+    asked = {"kind": "statistic", "estimator": "release_mean", "columns": ["age"], "by": ["town"]}
+    job = house.done(**asked, epsilon=3.0, parameters={"confidence": 0.9999})
+    release = house.call("ada", "GET", f"/releases/{job['id']}")
+    (chart,) = release["charts"]
+    rows = [line.split(",") for line in (house.folder / TABLE).read_text().splitlines()[1:]]
+    bars = {row["x"]: (row["low"], row["high"]) for row in chart["rows"] if row["x"] != "missing"}
+    assert set(bars) == {"Ghent", "Ypres", "Mons"}
+    for town, (low, high) in bars.items():
+        mean = np.mean([float(row[0]) for row in rows if row[2] == town])
+        assert low <= mean <= high < low + 80
+    assert release["columns"][:2] == ["town", "mean"]
+    place = house.settings.releases / job["id"]
+    verified((place / "certificate.json").read_bytes(), file=place / "figures.parquet")
+    for wrong, said in (
+        ({"columns": []}, "one column"),
+        ({"estimator": "release_counts"}, "no column"),
+        ({"columns": ["town"]}, "no numbers"),
+        ({"by": ["bmi"], "parameters": {"bins": "many"}}, "many"),
+    ):
+        told = house.done(**{**asked, "parameters": {}, **wrong})
+        assert (told["state"], said in told["reason"]) == ("failed", True), told["reason"]
+
+
 def test_what_needs_approval_waits_with_its_price_and_is_declined_for_free(house: House) -> None:
     before = charges(house)
     job = house.done(epsilon=3.5)
@@ -90,6 +115,7 @@ def plan(house: House, **asked: Any) -> dict[str, Any]:
         {"kind": "density", "columns": ["age"]},
         {"kind": "fabricate"},
         {"estimator": "PrivateLinearClassifier"},
+        {"kind": "statistic", "estimator": "release_mean", "columns": ["age"], "by": ["town"]},
     ],
     ids=lambda asked: asked.get("kind", "fit"),
 )
@@ -101,15 +127,15 @@ def test_a_preview_tells_the_price_that_is_charged(house: House, asked: dict[str
     job = house.done(**{"estimator": None, "epsilon": 1.0, **asked})
     assert job["state"] == "released"
     assert house.spent() == pytest.approx(told["after"][0]["spent"], rel=1e-3)
-    assert (told["mechanisms"] == ["Laplace"]) == (asked.get("kind") == "density")
-    expected = {"fabricate": "table.csv", "density": "grid.csv"}
+    assert (told["mechanisms"] == ["Laplace"]) == (asked.get("kind") in ("density", "statistic"))
+    expected = {"fabricate": "table.csv", "density": "grid.csv", "statistic": "figures.csv"}
     release = house.call("ada", "GET", f"/releases/{job['id']}")
     assert expected.get(asked.get("kind", ""), "model.sfumato") in release["files"]
 
 
 def test_the_largest_epsilon_fits_and_a_little_more_does_not(fresh: House) -> None:
     fresh.open(epsilon=2.0, quotas={"ada": 2.0})
-    for asked in ({"kind": "density", "columns": ["age"]}, {"kind": "moments"}):
+    for asked in ({"kind": "density", "columns": ["age"]}, {"kind": "statistic"}):
         largest = plan(fresh, **asked)["largest"]
         assert plan(fresh, **asked, epsilon=largest)["fits"]
         assert not plan(fresh, **asked, epsilon=1.03 * largest)["fits"]
@@ -159,7 +185,7 @@ def test_killed_between_charge_and_release_the_job_is_named(
     def killed(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(tasks, "charts_of", killed)  # the model is drawn by then
+    monkeypatch.setattr(tasks, "certificate_of", killed)  # the model is drawn by then
     before = charges(house)
     job = house.done()
     assert job["state"] == "lost"
@@ -175,7 +201,7 @@ def test_a_crash_of_everything_is_settled_at_the_next_start(
     """The worker process dies with its child; nobody has written the job's state."""
     places = {
         "before the charge": (Payer, "charge"),
-        "after the charge": (tasks, "charts_of"),
+        "after the charge": (tasks, "certificate_of"),
         "before the row": (workers, "_store_release"),
     }
     job = house.submit()

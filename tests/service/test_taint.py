@@ -20,7 +20,7 @@ TASKS: list[dict[str, Any]] = [
     {"estimator": "PrivateAdditiveClassifier"},
     {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
     {"kind": "density", "estimator": "PrivateDensity", "columns": ["age"]},
-    {"kind": "moments", "estimator": "PrivateMoments"},
+    {"kind": "statistic", "estimator": "release_mean", "columns": ["bmi"], "epsilon": 0.1},
     {"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": -1}},
 ]
 PLACES = ("/jobs", "/datasets", "/releases", "/datasets/patients")
@@ -113,7 +113,7 @@ def test_no_line_is_an_error(
 SECRET_NUMBER: list[dict[str, Any]] = [
     {"estimator": "PrivateGaussianClassifier"},
     {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
-    {"kind": "moments", "estimator": "PrivateMoments"},
+    {"kind": "statistic", "estimator": "release_counts", "epsilon": 0.1},
 ]
 
 

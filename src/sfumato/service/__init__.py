@@ -1,5 +1,4 @@
-"""`sfumato serve`: one budget that people share, behind an API and a web page.
+"""`sfumato serve` and `sfumato studio`: one budget, shared, behind an API and web pages.
 
-`office` holds what officers, analysts and auditors may do, `api` and `studio` are its doors,
-`workers` the only place that reads rows.
+`routes` has every verb, `office` who sees what, `workers` alone read rows, `tasks` are their jobs.
 """

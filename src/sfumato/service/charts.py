@@ -6,6 +6,7 @@ band from `low` to `high`, a `series` (a class) or a share `z`. Nothing here rea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,20 +15,21 @@ import numpy as np
 from sfumato.tables.encoder import TableEncoder
 
 NAMES = {"axis": {"labelAngle": -30}}
-MAX_CHARTS, BINS, MAX_BARS, PREVIEW_ROWS = 30, 24, 30, 12
+MAX_CHARTS, BINS, MAX_BARS, PREVIEW_ROWS, MAX_POINTS = 30, 24, 30, 12, 200
 
 
-def charts_of(model: Any, table: Any, bounds: Any) -> dict[str, Any]:
-    """Return the charts of a released model and its table, and the first rows of a fabrication."""
+def charts_of(model: Any, table: Any, bounds: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the charts of what is released, and the first rows of its table."""
+    if task["kind"] == "statistic":
+        return _statistic(model, task)
     if hasattr(model, "explain"):
         told = model.explain()
         charts = [_curve(one, told.scores) for one in told.curves[:MAX_CHARTS]]
         return {"charts": charts, "note": told.note}
     if table is not None and hasattr(model, "fabricate"):
         names = table.column_names
-        first = [[_cell(cell) for cell in row.values()] for row in table[:PREVIEW_ROWS].to_pylist()]
         charts = [_counted(name, table[name].to_pylist()) for name in names[:MAX_CHARTS]]
-        return {"charts": charts, "columns": names, "preview": first}
+        return {"charts": charts, "columns": names, "preview": _first(table, PREVIEW_ROWS)}
     if table is not None:
         names = table.column_names
         axes = [np.asarray(table[name], dtype=float).tolist() for name in names]
@@ -39,6 +41,37 @@ def charts_of(model: Any, table: Any, bounds: Any) -> dict[str, Any]:
     if hasattr(model, "means_"):
         return {"charts": _means(model, bounds)}
     return {"charts": []}
+
+
+def _statistic(found: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return figures with their error bars: a point of each group, a colour of each last one."""
+    names = found.table.column_names
+    place = names.index("low") - 1
+    keys, rows = names[:place], []
+    for row in found.table[:MAX_POINTS].to_pylist():
+        cells = [_cell(row[name]) for name in keys]
+        if keys[-2:] in (["from", "to"], ["first", "second"]):
+            cells[-2:] = [" to ".join(cells[-2:])]
+        ends = {"y": row[names[place]], "low": row["low"], "high": row["high"]}
+        if all(value is not None and math.isfinite(value) for value in ends.values()):
+            group = ", ".join(cells[:-1] or cells) or "all"
+            rows.append({"x": group, **ends, "series": cells[-1] if cells[1:] else ""})
+    title = " of ".join([found.statistic, *filter(None, [" and ".join(task["columns"])])])
+    title += f" by {' and '.join(task['by'])}" if task["by"] else ""
+    note = f"Of {found.counts}. Each error bar, low to high, holds the figure of the table itself "
+    note += f"with {found.confidence:.0%} confidence."
+    x = ", ".join(task["by"]) or " to ".join(keys)
+    chart = _chart(title, "points", x, names[place], rows)
+    return {
+        "charts": [chart],
+        "note": note,
+        "columns": names,
+        "preview": _first(found.table, MAX_POINTS),
+    }
+
+
+def _first(table: Any, most: int) -> list[list[str]]:
+    return [[_cell(cell) for cell in row.values()] for row in table[:most].to_pylist()]
 
 
 def _cell(value: Any) -> str:

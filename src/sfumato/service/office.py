@@ -206,10 +206,3 @@ class Office:
                 detail = {"person": person, "epsilon": limit}
                 self.store.note("operator", "set quota", found["name"], detail)
         return []
-
-
-def as_tuples(value: Any) -> Any:
-    """Return lists as tuples, as bounds have them."""
-    if isinstance(value, Mapping):
-        return {key: as_tuples(part) for key, part in value.items()}
-    return tuple(as_tuples(part) for part in value) if isinstance(value, list) else value

@@ -31,30 +31,19 @@ from sfumato.report.words import LIMITS, facts
 from sfumato.service import charts
 from sfumato.service.access import ROLES, ForbiddenError, Person, admit, person_of, signed_in
 from sfumato.service.config import Delta, Epsilon, Line, decimal_point
-from sfumato.service.office import Office, as_tuples
+from sfumato.service.office import Office
 from sfumato.service.pages import page
 from sfumato.service.store import DatasetState, JobState, NotFoundError, now
-from sfumato.service.tasks import ESTIMATORS, checked_task, settings_of
+from sfumato.service.tasks import ESTIMATORS, check_task, settings_of
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
 
 Record = dict[str, Any]
 KINDS = {
     "fit": "Model that predicts the target",
+    "statistic": "Counts, means and other statistics",
     "fabricate": "Fabricated (synthetic) rows",
     "density": "Density of one or two columns",
-    "moments": "Means and covariances",
-}
-STATES = {
-    "waiting": "for an officer",
-    "queued": "for a worker",
-    "running": "a worker is at it",
-    "released": "",
-    "declined": "by an officer; nothing was charged",
-    "cancelled": "nothing was charged",
-    "refused": "by the budget; nothing was charged",
-    "failed": "nothing was charged",
-    "lost": "charged, and nothing was shown",
 }
 TYPES = {
     "double": "number",
@@ -76,16 +65,21 @@ class _Body(BaseModel):
 class NewJob(_Body):
     """A request for a release."""
 
-    kind: Literal["fit", "fabricate", "density", "moments"] = Field(
+    kind: Literal["statistic", "fit", "fabricate", "density"] = Field(
         default="fit", description="What is made."
     )
     estimator: str | None = Field(
-        default=None, max_length=64, description="Class of the model; by default that of the kind."
+        default=None,
+        max_length=64,
+        description="Class of the model, or function of a statistic; by default that of the kind.",
     )
     parameters: dict[str, Any] = Field(
         default_factory=dict, max_length=40, description="Settings of the model, by name."
     )
-    columns: list[Line] = Field(default_factory=list, max_length=100, description="Of a density.")
+    columns: list[Line] = Field(
+        default_factory=list, max_length=100, description="Of a density or a statistic."
+    )
+    by: list[Line] = Field(default_factory=list, max_length=8, description="Groups of a statistic.")
     rows: int | None = Field(
         default=None, ge=1, le=10**6, description="Rows to fabricate; by default as many."
     )
@@ -205,7 +199,7 @@ def as_typed(name: str, facts: Record) -> Record:
 
     def typed(value: Any) -> Any:
         if isinstance(value, list):
-            return tuple(map(typed, value))
+            return [typed(one) for one in value]
         if not isinstance(value, str) or not kind:
             return value
         if kind == "b":
@@ -219,7 +213,7 @@ def as_typed(name: str, facts: Record) -> Record:
     if facts.get("left_out"):
         return {"type": facts.get("type"), "left_out": True}
     told = {key: typed(facts[key]) for key in facts.keys() & TYPED}
-    return {**as_tuples(facts), **told}
+    return {**facts, **told}
 
 
 # Data sets ----------------------------------------------------------------------------------------
@@ -303,7 +297,7 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
     if body.one_row_per_person:
         record["one_row_per_person"] = True
     record["confirmed_by"] = call.who.name
-    bounds = TableBounds.from_record(as_tuples(record))
+    bounds = TableBounds.from_record(record)
     bounds.require_confirmed()
     if found["unit"] == "person" and bounds.person is None:
         raise InvalidInputError("Unit 'person' needs the column of IDs: 'person' in service.toml.")
@@ -337,7 +331,14 @@ def ask_page(call: Call, name: str) -> Record:
     ends = ("Regressor",) if is_number else ("Classifier",)
     fits = [one for one in ESTIMATORS["fit"] if one.endswith(ends)]
     has_target = bool(found["bounds"].get("target"))
+    columns = TableBounds.from_record(found["bounds"]).used
+    dates = [f"{one.name}.{part}" for one in columns for part in one.parts or ()]
+    target = [found["bounds"]["target"]["column"]] if has_target else []
+    plain = [one.name for one in columns if not one.parts]
     return {
+        "statistics": ESTIMATORS["statistic"],
+        "numbers": [one.name for one in columns if one.categories is None and not one.parts],
+        "groups": [*plain, *target, *dates],
         "dataset": call.office.shown_to(call.who, name),
         "kinds": {k: v for k, v in KINDS.items() if has_target or k != "fit"},
         "estimators": fits,
@@ -348,11 +349,13 @@ def ask_page(call: Call, name: str) -> Record:
 
 def _task(found: Record, body: NewJob) -> tuple[Record, float]:
     """Return the checked task and the delta of a request."""
-    told = body.model_dump()
+    task = body.model_dump(exclude={"epsilon", "delta", "purpose"})
     is_number = "lower" in (found["bounds"].get("target") or {})
-    if body.kind == "fit" and is_number:
-        told["estimator"] = body.estimator or "PrivateAdditiveRegressor"
-    return checked_task(told), found["delta"] if body.delta is None else body.delta
+    default = "PrivateAdditiveRegressor" if is_number else ESTIMATORS["fit"][0]
+    default = default if body.kind == "fit" else ESTIMATORS[body.kind][0]
+    task["estimator"] = body.estimator or default
+    check_task(task)
+    return task, found["delta"] if body.delta is None else body.delta
 
 
 @verb("POST", "/datasets/{name}/plan", "analyst", template="cost.html", tag="jobs")
@@ -429,7 +432,7 @@ def job(call: Call, identity: str) -> Record:
     facts = call.office.dataset(found["dataset"])
     told = {"reason": "", "cost": None, "phase": None, "started": None, **found}
     told |= {name: facts[name] for name in ("protected", "unit", "why", "auto_approve")}
-    return {**told, "words": STATES[told["state"]]}
+    return told
 
 
 @verb("POST", "/jobs/{identity}/decide", "officer", tag="jobs")
@@ -471,7 +474,6 @@ def release(call: Call, identity: str) -> Record:
     return {
         **found,
         **told,
-        "class_name": found["class"],
         "specs": [charts.spec({"": one}) for one in told["charts"] if one["rows"]],
         "sentence": str(promised),
         "facts": facts(promised),
@@ -561,27 +563,17 @@ def dpia(call: Call, name: str) -> Record:
     }
 
 
-@verb("GET", "/datasets/{name}/charges", "officer", "auditor", tag="audit")
-def charges(call: Call, name: str) -> Record:
-    """Who spent what, when and for which purpose."""
-    found = call.office.found(call.who, name)
-    lines = call.office.budget(found).dataset.history() if found.get("opened") else []
-    return {"charges": [one.to_dict() for one in lines]}
-
-
 @verb("GET", "/audit", "officer", "auditor", template="audit.html", tag="audit")
 def audit(call: Call, last: Annotated[int, Query(ge=1, le=10_000)] = 200) -> Record:
     """Whether every line is intact, who spent what, and what was done, the newest first."""
     office = call.office
-    named = {
-        one["budget"]: one["name"] for one in office.store.find("data set") if one.get("opened")
-    }
+    budgets = {name: SharedBudget(office.ledger, name) for name in office.budgets()}
     key = office.settings.key_for("web")
     public = None if key is None else Path(f"{key}.pub").read_text().strip()
     return {
         "checked": office.verify(),
-        "holdings": {b: office.shown_to(call.who, n)["holdings"] for b, n in named.items()},
-        "charges": {b: charges(call, n)["charges"] for b, n in named.items()},
+        "holdings": {b: [one.to_dict() for one in s.holdings()] for b, s in budgets.items()},
+        "charges": {b: [one.to_dict() for one in s.dataset.history()] for b, s in budgets.items()},
         "lines": office.store.audit(last),
         "public_key": public,
         "key_fingerprint": public and sha256(public.encode()).hexdigest(),

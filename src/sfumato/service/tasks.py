@@ -15,7 +15,9 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,56 +44,57 @@ from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
 
 MODEL_OF = {kind: name for name, kind in MODELS.items()}
-# What a job may be, and the estimators that it may name.
+# What a job may be, and the estimators or functions that it may name.
 ESTIMATORS: dict[str, tuple[str, ...]] = {
+    "statistic": (
+        *("release_counts", "release_mean", "release_sum", "release_variance"),
+        *("release_quantiles", "release_histogram", "release_correlation"),
+    ),
     "fit": tuple(MODEL_OF),
     "fabricate": ("Fabricator",),
     "density": ("PrivateDensity",),
-    "moments": ("PrivateMoments", "PrivatePCA"),
 }
 # Parameters that are no settings of a model: who pays, what is promised, what the machine does.
 CLOSED = {
     *("epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"),
     *("device", "memory", "estimator", "param_grid", "scoring", "kernel", "features"),
+    *("table", "column", "columns", "by", "promise"),
 }
 MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH, MAX_COUNT = 1000, 4, 200, 100_000
 REHEARSED_ROWS = 200
+TABLES = {  # files beside a model, and what they hold
+    "fabricate": ("table", "fabricated rows"),
+    "density": ("grid", "its values on a grid"),
+    "statistic": ("figures", "the figures with their error bars"),
+}
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 
 
-def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what was asked, without any data; return it with nothing but known fields."""
-    kind = record.get("kind") or "fit"
-    if kind not in ESTIMATORS:
-        raise InvalidInputError(f"'kind' must be one of {', '.join(ESTIMATORS)}.")
-    offered = ESTIMATORS[kind]
-    estimator = record.get("estimator") or offered[0]
-    if estimator not in offered:
-        raise InvalidInputError(f"'estimator' of a {kind} must be one of {', '.join(offered)}.")
-    parameters = dict(record.get("parameters") or {})
-    known = settings_of(estimator)
-    for name, value in parameters.items():
-        if name not in known:
-            listed = ", ".join(sorted(known))
+def check_task(task: Mapping[str, Any]) -> None:
+    """Check what was asked, without any data."""
+    kind, estimator, known = task["kind"], task["estimator"], ESTIMATORS[task["kind"]]
+    if estimator not in known:
+        raise InvalidInputError(f"'estimator' of a {kind} must be one of {', '.join(known)}.")
+    settings = settings_of(estimator)
+    for name, value in task["parameters"].items():
+        if name not in settings:
+            listed = ", ".join(sorted(settings))
             raise InvalidInputError(
                 f"{estimator} has no parameter {name!r} here. It has: {listed}."
             )
         _check_value(name, value, 0)
-    columns = list(record.get("columns") or [])
-    if columns and kind != "density":
-        raise InvalidInputError("'columns' are chosen for a density only.")
-    return {
-        "kind": kind,
-        "estimator": estimator,
-        "parameters": parameters,
-        "columns": [str(name) for name in columns],
-        "rows": record.get("rows") if kind == "fabricate" else None,
-    }
+    takes = {"density": {"columns"}, "statistic": {"columns", "by"}, "fabricate": {"rows"}}
+    for name in {"columns", "by", "rows"} - takes.get(kind, set()):
+        if task[name]:
+            raise InvalidInputError(f"A {kind} has no {name!r}.")
 
 
 def settings_of(estimator: str) -> set[str]:
-    """Return the settings of an estimator that an analyst may choose."""
-    return set(getattr(sfumato, estimator)().get_params(deep=False)) - CLOSED
+    """Return the settings of an estimator or a statistic that an analyst may choose."""
+    found = getattr(sfumato, estimator)
+    if isinstance(found, type):
+        return set(found().get_params(deep=False)) - CLOSED
+    return {*signature(found).parameters, "bins", "confidence"} - CLOSED
 
 
 def _check_value(name: str, value: Any, depth: int) -> None:
@@ -141,14 +144,13 @@ def rehearse(
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     payer = _Rehearsal(to_the_end)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_ChargedError):
         path = Path(folder) / "dummy.parquet"
         write_table(dummy_table(bounds, REHEARSED_ROWS), path)
         try:
-            model, _ = _made(TableFile(path), bounds, dataset, job, payer)
-            save(model, Path(folder) / "dummy.sfumato")
-        except _ChargedError:
-            pass
+            _made(TableFile(path), bounds, dataset, job, payer, Path(folder))
+        except (TypeError, ValueError) as error:  # of settings that nothing else has refused
+            raise InvalidInputError(str(error)) from error
     if not payer.events:
         raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
     return payer.events
@@ -164,29 +166,15 @@ def make_release(
 ) -> dict[str, Any]:
     """Charge, draw and write the files of a release."""
     bounds = TableBounds.from_record(dataset["bounds"])
-    model, made = _made(table, bounds, dataset, job, payer)
-    files = {"model.sfumato": "the model"}
-    save(model, folder / "model.sfumato")
-    record = {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict()}
-    if made is not None:
-        named = {"fabricate": ("table", "fabricated rows")}
-        name, what = named.get(job["task"]["kind"], ("grid", "its values on a grid"))
-        for ending in ("parquet", "csv"):
-            write_table(made, folder / f"{name}.{ending}", record)
-            files[f"{name}.{ending}"] = what
-    if hasattr(model, "explain"):
-        (folder / "explanation.json").write_text(json.dumps(model.explain().to_dict(), indent=1))
-        files["explanation.json"] = "what it says of each column, with bands"
-    (folder / "charts.json").write_text(json.dumps(charts_of(model, made, bounds)))
-    (folder / "guarantee.json").write_text(json.dumps(record["guarantee"], indent=1))
-    files["guarantee.json"] = "the guarantee"
+    record = _made(table, bounds, dataset, job, payer, folder)
     if signing_key is not None:
         with contextlib.suppress(SfumatoError, OSError):  # the charge was made: release without it
             words = {"purpose": job["purpose"], "by": job["person"]}
-            content = certificate_of(folder / "model.sfumato", budget=payer.budget.dataset, **words)
+            file = folder / next(iter(record["files"]))
+            content = certificate_of(file, budget=payer.budget.dataset, **words)
             (folder / "certificate.json").write_text(written(signed(content, signing_key)))
-            files["certificate.json"] = "the signed certificate"
-    return {**record, "files": files}
+            record["files"]["certificate.json"] = f"the signed certificate of {file.name}"
+    return record
 
 
 def _made(
@@ -195,11 +183,34 @@ def _made(
     dataset: Mapping[str, Any],
     job: Mapping[str, Any],
     payer: Any,
-) -> tuple[Any, Any]:
-    """Return the fitted model, and the table that goes with it if there is one."""
+    folder: Path,
+) -> dict[str, Any]:
+    """Fit, and write the files: first the model or the statistic, then what is made of it."""
     task, words = job["task"], (job["epsilon"], job["delta"], dataset["unit"], dataset["relation"])
+    model, table = _fitted(source, bounds, PrivacyRequest(*words, payer), task)
+    files, record = {}, {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict()}
+    if task["kind"] != "statistic":
+        save(model, folder / "model.sfumato")
+        files["model.sfumato"] = "the model"
+    if table is not None:
+        name, what = TABLES[task["kind"]]
+        for ending in ("parquet", "csv"):
+            write_table(table, folder / f"{name}.{ending}", record)
+            files[f"{name}.{ending}"] = what
+    if hasattr(model, "explain"):
+        (folder / "explanation.json").write_text(json.dumps(model.explain().to_dict(), indent=1))
+        files["explanation.json"] = "what it says of each column, with bands"
+    (folder / "charts.json").write_text(json.dumps(charts_of(model, table, bounds, task)))
+    (folder / "guarantee.json").write_text(json.dumps(record["guarantee"], indent=1))
+    files["guarantee.json"] = "the guarantee"
+    return {**record, "files": files}
+
+
+def _fitted(
+    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return what is released: a model or a statistic, and the table that goes with it."""
     kind, parameters = task["kind"], task["parameters"]
-    promise = PrivacyRequest(*words, payer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if kind == "fit":
@@ -213,12 +224,30 @@ def _made(
         if kind == "density":
             model = _fit_density(source, bounds, promise, task["columns"], parameters)
             return model, _density_table(model)
-        bounds.require_confirmed()
-        model = make_model(getattr(sfumato, task["estimator"]), promise, bounds, parameters)
-        # That there are no rows is an error only where their number is public.
-        may_be_empty = promise.relation == "add_or_remove_one"
-        declared = source.declared(bounds.types(), bounds.text)
-        return model.fit(declared.read(list(bounds.types()), may_be_empty=may_be_empty)), None
+        found = _release_statistic(source, bounds, promise, task)
+        return found, found.table
+
+
+def _release_statistic(
+    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Mapping[str, Any]
+) -> Any:
+    """Release a statistic of some columns, in groups."""
+    bounds.require_confirmed()
+    name, columns = task["estimator"], task["columns"]
+    function: Any = getattr(sfumato, name)
+    takes = signature(function).parameters
+    if "columns" in takes:
+        chosen: dict[str, Any] = {"columns": columns}
+    elif len(columns) == ("column" in takes):
+        chosen = dict(zip(("column",), columns, strict=False))
+    else:
+        number = "one column" if "column" in takes else "groups and no column"
+        raise InvalidInputError(f"{name} takes {number}.")
+    chosen |= {"by": task["by"], "bounds": bounds, **task["parameters"], **vars(promise)}
+    asked = SimpleNamespace(
+        bounds=bounds, relation=promise.relation, fit=lambda rows: function(rows, **chosen)
+    )
+    return fit_rows(asked, source.declared(bounds.types(), bounds.text))
 
 
 def _fit_density(

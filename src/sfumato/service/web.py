@@ -63,7 +63,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 # The first class that fits gives the status and the word.
-TABLE: list[tuple[type[Exception], int, str]] = [
+TABLE: list[tuple[type[Exception] | tuple[type[Exception], ...], int, str]] = [
     (UnknownPersonError, 401, "unknown person"),
     (ForbiddenError, 403, "forbidden"),
     (NotFoundError, 404, "not found"),
@@ -71,9 +71,7 @@ TABLE: list[tuple[type[Exception], int, str]] = [
     (UnsupportedEventError, 409, "budget cannot hold this"),
     (BusyError, 429, "too many requests"),
     (LedgerTamperedError, 500, "ledger integrity check failed"),
-    (InvalidInputError, 422, "invalid request"),
-    (RequestValidationError, 422, "invalid request"),
-    (ValidationError, 422, "invalid request"),
+    ((InvalidInputError, RequestValidationError, ValidationError), 422, "invalid request"),
     (HTTPException, 0, "refused"),
     (Exception, 500, "fault"),
 ]

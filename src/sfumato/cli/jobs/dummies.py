@@ -16,16 +16,7 @@ GOLDEN = 0.6180339887498949  # multiples of it fill an interval evenly, and no g
 
 
 def dummy_table(bounds: TableBounds, n_rows: int = 200) -> Any:
-    """Make rows that obey the bounds; nothing else is known of them, and no data are read.
-
-    Examples
-    --------
-    >>> from sfumato.cli.jobs.dummies import dummy_table
-    >>> from sfumato.tables import TableBounds
-    >>> bounds = TableBounds.from_dict({"age": (0, 120), "ill": ["no", "yes"]}, target="ill")
-    >>> dummy_table(bounds, 3).column_names
-    ['age', 'ill']
-    """
+    """Make rows that obey the bounds; nothing else is known of them, and no data are read."""
     facts: list[Any] = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
     found = {}
     for place, fact in enumerate(facts, start=1):

@@ -12,6 +12,7 @@ const told = (form, submitter) => {
       if (field.checked && field.hasAttribute("value")) (place[field.name] ??= []).push(field.value);
       else if (field.checked) place[field.name] = true;
     } else if (as === "lines") place[field.name] = text.split("\n").map((line) => line.trim()).filter(Boolean);
+    else if (as === "numbers" && text) place[field.name] = text.split(/[;\s]+/).map((one) => Number(one.replace(",", ".")));
     else if (as === "json" && text) place[field.name] = JSON.parse(text);
     else if (text) place[field.name] = text;
   }
@@ -88,7 +89,14 @@ const kind = document.getElementById("kind");
 const show = () => document.querySelectorAll("[data-kinds]").forEach((part) => {
   part.hidden = !part.dataset.kinds.split(" ").includes(kind.value);
 });
-if (kind) { kind.addEventListener("change", show); show(); }
+const epsilon = document.getElementById("epsilon");
+if (kind) { // until it is edited, epsilon is what such a release usually needs
+  kind.addEventListener("change", () => {
+    if (epsilon.value === epsilon.defaultValue && kind.value === "statistic") epsilon.value = "0.1";
+    show();
+  });
+  show();
+}
 // Charts by Vega-Lite, in the colours of the page; its interpreter needs no code from strings.
 const draw = async () => {
   const style = getComputedStyle(document.documentElement);
