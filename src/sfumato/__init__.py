@@ -128,6 +128,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
+    if name == "papers":  # so that `help(sfumato.papers)` needs no other import
+        return import_module("sfumato.papers")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
     value = getattr(import_module(_MODULE_OF[name]), name)

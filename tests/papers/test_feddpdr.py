@@ -74,6 +74,10 @@ def test_the_guarantee_counts_every_class_and_every_party_pays(tmp_path, parties
     bounds = Bounds(norm=1.0, labels=range(10))
     model = PrintedFedDPDR(5, epsilon=2.0, delta=1e-4, bounds=bounds, ledger=budget).fit(ten)
     alone = PrintedDPML(5, epsilon=2.0, delta=1e-4, bounds=bounds).fit(*ten[0])
+    x, other = np.eye(2)  # replacing a row by an orthogonal one moves the second moment by √2
+    moved = np.linalg.norm(np.outer(x, x) - np.outer(other, other))
+    drawn = np.sqrt(2 * np.log(1.25 / 1e-4))  # the printed deviation, for half of epsilon 2
+    assert alone.guarantee_.events[0].noise_multiplier == pytest.approx(drawn / moved)
     assert model.guarantee_.claimed_epsilon == 2.0
     assert model.guarantee_.epsilon == pytest.approx(alone.guarantee_.epsilon, rel=1e-3)
     assert model.guarantee_.epsilon > 7.0  # ten machines, each with epsilon 1

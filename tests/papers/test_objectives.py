@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import gamma as gamma_law, kstest
 
 from sfumato import Bounds
-from sfumato.audit.testing import taint_test
+from sfumato.audit.testing import seeded_noise, taint_test
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
@@ -121,6 +121,11 @@ def test_status_is_read_off_the_bounds_and_not_off_the_rows(unit_digits):
     inside = Bounds(lower=-0.125, upper=0.125, labels=range(10))  # 64 features: radius 1
     boxed = PrintedDPML(delta=0.0, bounds=inside)
     assert boxed.fit(100 * X, y).guarantee_.status is Status.CONDITIONAL
+    weights = []
+    for rows in (100 * X, np.clip(100 * X, -0.125, 0.125)):  # clipped before anything reads them
+        with seeded_noise(0):
+            weights.append(boxed.fit(rows, y).weights_)
+    np.testing.assert_array_equal(*weights)
 
 
 def problem(rng, n=400, m=6, band=0.5):

@@ -53,6 +53,9 @@ def reproduce(
 ) -> None:
     """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.
 
+    Papers: kahm (KAHM), functions, large-margin (Gaussians), cdmma (CDMMA), feddpdr (FedDPDR-DPML
+    and DPDR-DPML), or all. --list shows their tables, figures and cells.
+
     Example: sfumato reproduce kahm --table 5 --cell eps=1,n=20
     """
     if paper is None or listed:
