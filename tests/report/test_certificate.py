@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import sfumato
 from sfumato import Bounds, Ledger, PrivateMoments, load, save
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy import delta_from_mu, epsilon_spent, mu_from_budget
+from sfumato.privacy.events import GaussianEvent
 from sfumato.report.certificate import (
     CertificateError,
     certificate_of,
@@ -111,6 +113,19 @@ def test_another_signer_and_another_file_are_refused(folder: Path, tmp_path: Pat
         verified(text, file=tmp_path / "model.sfumato")
     with pytest.raises(InvalidInputError, match="never replaced"):
         new_key(tmp_path / "other.pem")
+
+
+def test_a_file_that_states_less_than_was_charged_is_not_certified(
+    folder: Path, tmp_path: Path
+) -> None:
+    model = load(folder / "model.sfumato")
+    events = (GaussianEvent(100.0),)
+    model.guarantee_ = replace(model.guarantee_, epsilon=0.1, events=events)
+    save(model, tmp_path / "model.sfumato")
+    with pytest.raises(InvalidInputError, match="charged for more"):
+        certificate_of(
+            tmp_path / "model.sfumato", budget=Ledger(folder / "budget.db").dataset("patients")
+        )
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])

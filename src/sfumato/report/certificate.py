@@ -93,6 +93,13 @@ def _ledger(
             f"The budget of '{budget.name}' has no charge for the releases of this file. Give the "
             "ledger that paid for it, or none."
         )
+    stated = flatten(guarantee.events)
+    charged = flatten(event for each in paid for event in each.events)
+    if any(stated.get(event, 0) < times for event, times in charged.items()):
+        raise InvalidInputError(
+            f"The budget of '{budget.name}' was charged for more than this file states: its "
+            "guarantee was changed. Nothing was certified."
+        )
     statement, last = budget.statement(), paid[-1]
     return {
         "dataset": budget.name,
