@@ -292,6 +292,9 @@ def test_a_party_refuses_noise_for_a_smaller_sensitivity(tmp_path: Path) -> None
     party, settings = begun(tmp_path, mechanism)
     said = asked_for(party, settings, (BALL,), SecondMoment(64))
     assert "smaller sensitivity" in str(said)
+    tight = {"mechanism": pack(GaussianMechanism(1.4143, 1.0), {}), "max_rows": 2**40}
+    said = asked_for(party, settings, (BALL,), SecondMoment(64), **tight)
+    assert "smaller sensitivity" in str(said)  # of so many rows in all, sums are rounded
     other = pack(GaussianMechanism(2.5, 1.0), {})  # as much noise per sensitivity
     assert asked_for(party, settings, (BALL,), SecondMoment(64), mechanism=other) is None
 

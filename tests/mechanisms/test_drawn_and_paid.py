@@ -62,6 +62,7 @@ from sfumato.mechanisms.gaussian import GaussianShareMechanism
 from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN
+from sfumato.models.budget import Budget
 from sfumato.privacy.events import (
     BoundedRangeEvent,
     EntryEvent,
@@ -74,6 +75,9 @@ from sfumato.privacy.events import (
     SelectionEvent,
     flatten,
 )
+from sfumato.privacy.guarantee import Relation
+from sfumato.sums.records import ArrayRecords
+from sfumato.sums.statistics import CountTables
 from tests.golden.cases import cases
 from tests.honest import BOUNDS, Honest, X
 from tests.test_common import CASES as FITS
@@ -359,19 +363,25 @@ def test_a_record_that_moves_costs_no_more_than_one_added(monkeypatch: pytest.Mo
         assert sum(losses(case, script)["choose"]) <= 3 * 0.5
 
 
-@pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 1), (False, 3), (True, 1)])
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("n_groups", [1, 3])
 def test_ranks_of_all_groups_are_paid_for_together(
-    is_paired: bool, n_groups: int, monkeypatch: pytest.MonkeyPatch
+    relation: Relation, n_groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that moves, also from group to group, costs one choice per rank."""
+    """A record that moves, also from group to group, or comes, costs one choice per rank."""
     script, rng, worst = Script(monkeypatch), np.random.default_rng(0), 0.0
-    ranks, logs = ((0.5, 0.0), (0.9, 3.0)), ((0.0,) * 10, (-1e6,) * 3 + (0.5,) * 7)
-    mechanism = RankMechanism(2.0, 0.5, n_groups, ranks, is_paired, logs)
-    counts = 1 + np.arange((n_groups + 1) * 8.0) % 5  # the last group has no value
-    for _ in range(60):
+    ranks, logs = ((0.5, 0.0), (0.9, 0.0)), ((0.0,) * 26, (-1e6,) * 3 + (0.5,) * 23)
+    budget = Budget(1.0, 0.0, ArrayRecords(np.zeros((2, 1)), relation=relation))
+    counted = CountTables((n_groups + 1, 24), ((0, 1),))
+    release = budget.ranks(counted, n_groups, ranks, None, logs)
+    budget.calibrate()
+    mechanism = release.mechanism
+    counts = 1 + np.arange((n_groups + 1) * 24.0) % 5  # the last group has no value
+    for _ in range(200):
         near = counts.copy()
         here, there = rng.choice(len(counts), 2, replace=False)
-        near[here], near[there] = near[here] - 1, near[there] + 1
+        near[there] += 1
+        near[here] -= relation is Relation.REPLACE_ONE
         case = Case(mechanism, counts, near)
         (event, count), *rest = flatten(released(case, script, counts)[2]).items()
         assert isinstance(event, BoundedRangeEvent)
