@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 
 import sfumato
-from sfumato.cli.doctor import FOR_DEVELOPERS
 from sfumato.models.base import PrivateEstimator
 from tests.every import for_each
 
@@ -112,7 +111,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
     # A package that another one happens to bring is absent once that one no longer needs it.
     kept = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
     extras = kept["optional-dependencies"]
-    for_users = [extras[name] for name in extras if name not in FOR_DEVELOPERS]
+    for_developers = {"test", "test-torch", "coverage", "lint", "docs"}
+    for_users = [extras[name] for name in extras if name not in for_developers]
     declared = {re.split(r"[\[<>=]", line)[0] for line in sum(for_users, kept["dependencies"])}
     names = {name.split(".")[0] for path in MODULES for name in imports_of(path)}
     names -= set(sys.stdlib_module_names) | OF_THE_USER | {"sfumato"}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 from scipy.optimize import check_grad
-from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sfumato import Bounds, PrivateKernelClassifier, PrivateKernelRegressor
@@ -17,12 +16,10 @@ from sfumato.models import solvers
 from sfumato.models.solvers import (
     FeatureRows,
     HuberHingeLoss,
-    LogisticLoss,
     Minimiser,
     Objective,
     ScoreHuberLoss,
     ScoreLoss,
-    ScoreSoftmaxLoss,
     SmoothMaxHingeLoss,
     accelerated,
     gradient_rounding,
@@ -32,7 +29,6 @@ from tests.models.literal import rounded
 
 LITERAL: dict[str, tuple[ScoreLoss, Any]] = {
     "hinge": (HuberHingeLoss(0.02), lambda t, y: rounded(1 - y * t, 0.02)),
-    "logistic": (LogisticLoss(), lambda t, y: np.log1p(np.exp(-y * t))),
     "absolute": (ScoreHuberLoss(0.02), lambda t, y: 2 * rounded(t - y, 0.02) - (t - y) - 0.01),
     "huber hinge": (
         HuberHingeLoss(0.5),
@@ -41,7 +37,7 @@ LITERAL: dict[str, tuple[ScoreLoss, Any]] = {
         ),
     ),
 }
-JOINT = [ScoreSoftmaxLoss(), SmoothMaxHingeLoss()]
+JOINT = [SmoothMaxHingeLoss()]
 SCORES = np.linspace(-3, 3, 2401)
 each_loss = pytest.mark.parametrize("name", LITERAL)
 each_joint = pytest.mark.parametrize("joint", JOINT, ids=lambda loss: type(loss).__name__)
@@ -114,11 +110,6 @@ def test_other_solvers_agree(rng: np.random.Generator) -> None:
     hinge = LinearSVC(loss="hinge", C=10 / len(y), fit_intercept=False, tol=1e-10, max_iter=200000)
     sharp = minimise(features, y, HuberHingeLoss(1e-5), regularization=0.05, tolerance=1e-10)
     np.testing.assert_allclose(sharp.coefficients, hinge.fit(features, y).coef_[0], atol=1e-3)
-    codes = features[:, :3].argmax(axis=1)
-    softmax = LogisticRegression(C=1 / (2 * 0.02 * len(codes)), fit_intercept=False, tol=1e-10)
-    settings: Any = {"regularization": 0.02, "tolerance": 1e-14, "n_classes": 3}
-    ours = minimise(features, codes, ScoreSoftmaxLoss(), **settings)
-    np.testing.assert_allclose(ours.coefficients, softmax.fit(features, codes).coef_.T, atol=1e-4)
 
 
 @each_loss
@@ -209,8 +200,7 @@ def test_the_rounding_of_a_gradient_is_within_what_is_allowed_for(
     P, _ = certified(features, y, loss, regularization, w)
     wide = [part.astype(np.longdouble) for part in (features, w)]
     scores = wide[0] @ wide[1]
-    is_logistic = isinstance(loss, LogisticLoss)
-    slopes = -y / (1 + np.exp(y * scores)) if is_logistic else loss.value_and_slope(scores, y)[1]
+    slopes = loss.value_and_slope(scores, y)[1]
     exact = wide[0].T @ slopes / 300 + 2 * regularization * wide[1]
     error = float(np.linalg.norm((P.value_and_gradient(w)[1] - exact).astype(float)))
     assert error <= gradient_rounding(loss.smoothness, regularization) / 2

@@ -611,7 +611,7 @@ class PrivateEstimator(BaseEstimator):
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return getattr(estimator, "loss", "softmax") in ("softmax", "logistic")
+    return bool(getattr(estimator, "loss", "softmax") == "softmax")
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):

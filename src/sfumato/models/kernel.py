@@ -32,10 +32,8 @@ from sfumato.models.features import (
 from sfumato.models.solvers import (
     FeatureRows,
     HuberHingeLoss,
-    LogisticLoss,
     ScoreHuberLoss,
     ScoreLoss,
-    ScoreSoftmaxLoss,
     SmoothMaxHingeLoss,
     gradient_rounding,
     minimise,
@@ -54,7 +52,6 @@ ROUNDING_SHARE = 2.0**-12  # of the sensitivity, for the rounding of each of two
 LOSSES: dict[str, tuple[ScoreLoss, ScoreLoss]] = {  # of two labels, and of more
     "huber": (HuberHingeLoss(), SmoothMaxHingeLoss()),
     "hinge": (HuberHingeLoss(0.02), SmoothMaxHingeLoss(0.02)),
-    "logistic": (LogisticLoss(), ScoreSoftmaxLoss()),
 }
 
 
@@ -156,7 +153,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
 
     Parameters
     ----------
-    loss : {"huber", "hinge", "logistic"}, default="huber"
+    loss : {"huber", "hinge"}, default="huber"
         An admissible loss: convex, Lipschitz in the score. "hinge" is the hinge with its kink
         rounded between margins 0.98 and 1.02, "huber" between 0.5 and 1.5. More than two classes
         share one loss of all their scores, so that noise does not grow with their number.

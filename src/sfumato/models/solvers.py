@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
-from scipy.special import expit, softmax
 
 from sfumato.core.memory import WORKING_SET
 
@@ -212,22 +211,6 @@ class ScoreLoss:
     smoothness: float  # β, the largest second derivative
 
 
-class LogisticLoss(ScoreLoss):
-    """``log(1 + exp(-y t))``."""
-
-    smoothness = 0.25
-
-    def value_and_slope(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        """The slope is ``-y / (1 + exp(y t))``."""
-        margins = y * scores
-        values = np.log1p(np.exp(-np.abs(margins))) - np.minimum(margins, 0.0)
-        return values, -y * expit(-margins)
-
-    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
-        """Product of the two probabilities."""
-        return np.asarray(expit(scores) * expit(-scores))
-
-
 class HuberHingeLoss(ScoreLoss):
     """Zero beyond ``1 + h``, linear below ``1 - h``, a parabola between; h is `band`.
 
@@ -266,41 +249,15 @@ class ScoreHuberLoss(ScoreLoss):
         return np.asarray((np.abs((scores - y) / self.band) < 1) * self.smoothness)
 
 
-# Losses of several scores per row ----------------------------------------------------------------
-
-
-class JointLoss(ScoreLoss):
-    """A loss of all scores; slopes of length √2 at most."""
-
-    lipschitz = math.sqrt(2)
-
-    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
-        """Return the largest that there is."""
-        return np.full(len(y), self.smoothness)
-
-
-class ScoreSoftmaxLoss(JointLoss):
-    """``log sum_c exp(t_c) - t_y``: √2-Lipschitz in the vector of scores."""
-
-    smoothness = 0.5  # largest eigenvalue of diag(p) - p pᵀ
-
-    def value_and_slope(self, scores: Array, y: Any) -> tuple[Array, Array]:
-        """Gradients are ``softmax(t) - e_y``."""
-        own = scores[np.arange(len(y)), y]
-        top = scores.max(axis=1, keepdims=True)
-        values = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0] - own
-        slopes = softmax(scores, axis=1)
-        slopes[np.arange(len(y)), y] -= 1
-        return values, slopes
-
-
-class SmoothMaxHingeLoss(JointLoss):
+class SmoothMaxHingeLoss(ScoreLoss):
     """Hinge of the best wrong score, smoothed: ``max_p p.z - w |p|²/2 - t_y``, p in the simplex.
 
     ``z_c = t_c + 1`` for the wrong classes and ``t_y`` for the right one. √2-Lipschitz in the
     vector of scores, because its gradient is ``p - e_y``; ``1/w``-smooth, because the projection
     onto a convex set shortens distances.
     """
+
+    lipschitz = math.sqrt(2)
 
     def __init__(self, band: float = 0.5) -> None:
         self.band, self.smoothness = band, 1 / band
@@ -319,3 +276,7 @@ class SmoothMaxHingeLoss(JointLoss):
         values = values - scores[rows, y]
         weights[rows, y] -= 1
         return values, weights
+
+    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
+        """Return the largest that there is."""
+        return np.full(len(y), self.smoothness)

@@ -204,7 +204,7 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
 
     Parameters
     ----------
-    loss : {"huber", "hinge", "logistic"}, default="huber"
+    loss : {"huber", "hinge"}, default="huber"
         See `sfumato.PrivateKernelClassifier`, as for all parameters.
     bandwidth : float or array-like, optional
         Width of the Gaussian kernel.
