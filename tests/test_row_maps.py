@@ -48,7 +48,7 @@ from sfumato.models.statistics import (
     GroupedRows,
     _count_and_value,
     _place,
-    _place_between,
+    _place_around,
     _polynomials,
     _share_of_largest,
     _square,
@@ -209,7 +209,7 @@ def grouped_rows(rng: np.random.Generator) -> Iterator[Case]:
         (3, partial(_polynomials, degree=2)),
         (1, partial(_square, centre=0.3)),
         (1, partial(_place, n_cells=9)),
-        (1, partial(_place_between, edges=np.tile([0.1, 0.3, 0.6], (3, 1)))),
+        (1, partial(_place_around, middle=np.full((3, 1), 0.1), edges=np.array([-0.1, 0.3]))),
     ):
         yield GroupedRows((axis,), number, numbers, n_numbers), rows
     bins = Axis("b", (*range(40), None), tuple(np.linspace(0.0, 1.0, 41).tolist()))

@@ -182,7 +182,8 @@ class RowsClassifier(ClassifierMixin, RowsEstimator):
         array of shape (n_samples,)
             Labels; a tensor for a tensor when they are numbers.
         """
-        found = self.classes_[np.argmin(to_numpy(self._errors(self._queries(X))), axis=1)]
+        least = np.argmin(to_numpy(self._errors(self._queries(X))), axis=1)
+        found = self.classes_[least]
         return like(X, found) if is_foreign_array(X) and found.dtype.kind in "biuf" else found
 
 
