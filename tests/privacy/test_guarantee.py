@@ -116,6 +116,14 @@ def test_the_sentence_says_what_is_proved() -> None:
     assert "at most 73.2 % of the time" in mixed
 
 
+def test_a_notebook_shows_what_is_promised_and_runs_no_column_name() -> None:
+    guarantee = Guarantee(epsilon=1.0, delta=1e-5, public=("<script>", "n_rows"))
+    shown = guarantee._repr_html_()
+    assert "&lt;script&gt;; n_rows" in shown
+    assert "<script>" not in shown
+    assert all(str(part) in shown for part in (guarantee.unit, guarantee.relation))
+
+
 def test_a_stored_sentence_is_not_believed() -> None:
     """A file may hold one that promises too much."""
     guarantee = Guarantee(epsilon=1.0, delta=1e-5)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sfumato.exceptions import InvalidInputError
@@ -217,6 +218,17 @@ class Guarantee:
         if self.conditions:
             parts.append("Only if: " + "; ".join(self.conditions) + ".")
         return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "Epsilon": "none" if self.epsilon is None else rounded_up(self.epsilon, 4),
+            "Delta": f"{self.delta:g}",
+            "Protects": f"{self.unit}, {self.relation}",
+            "Public": "; ".join(self.public),
+        }
+        cells = "".join(f"<tr><th>{k}</th><td>{escape(v)}</td></tr>" for k, v in rows.items())
+        return f"<p>{escape(str(self))}</p><table>{cells}</table>"
 
     def _attack(self) -> str:
         from sfumato.privacy.attacker import percent
