@@ -36,7 +36,9 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     house = House(tmp_path, **({} if database is None else {"database": database}))
     people = [f"analyst{place}" for place in range(ANALYSTS)]
     house.people |= dict.fromkeys(people, "analyst")
-    house.open(epsilon=1.0, auto_approve=1.0, quotas=dict.fromkeys(people, 0.35))
+    # A pure release of .2 costs .93 of a budget that is counted as Gaussian: one fits each quota,
+    # and 14 of 20 fit the total.
+    house.open(epsilon=4.0, auto_approve=1.0, quotas=dict.fromkeys(people, 1.2))
     shared = SharedBudget(Ledger(house.settings.ledger_address), "patients")
     offices = [Office(house.settings) for _ in range(4)]
     task = {"kind": "statistic", "estimator": "release_counts", "columns": [], "by": []}
@@ -61,7 +63,7 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     total, *quotas = shared.holdings()
     assert total.filter.admits(total.cost)
     assert all(one.filter.admits(one.cost) for one in quotas)
-    assert len(released) >= 10
+    assert 10 <= len(released) < ANALYSTS
     shared.verify()
     house.office.store.verify_audit()
     for office in offices:
