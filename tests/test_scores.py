@@ -32,7 +32,7 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import taped
 from sfumato.models.additive import is_first_alone
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.scores import measure
+from sfumato.models.scores import ROWS_ALONE, measure
 from sfumato.models.search import row_scores
 from tests.test_common import INSTANCES
 
@@ -86,6 +86,40 @@ def test_one_odd_label_makes_no_other_wrong() -> None:
         for labels in (np.array(spoilt), spoilt, pd.Series(spoilt)):
             assert release_score(model, X, labels, epsilon=np.inf).value == 39 / 40
             assert row_scores(model, X, labels).sum() == 39
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("metric", ["accuracy", "auc", "r2", "mae"])
+def test_a_row_for_which_a_foreign_model_fails_is_a_wrong_answer(metric: str) -> None:
+    """It raises for a missing number, and NumPy warns of large ones: neither is told."""
+    X, y = rows(60)
+    model = (LinearRegression if metric in ("r2", "mae") else LogisticRegression)().fit(X, y)
+    options = {"epsilon": 1.0, "metric": metric, "target_bounds": (0, 1e-3)}
+    sums = {}
+    for cell in (0.5, np.nan, np.inf, 1e308, -1e308):
+        odd = X.copy()
+        odd[7, 0] = cell
+        for given in (odd, pd.DataFrame(odd), odd.tolist()):
+            with taped() as tape:
+                found = release_score(model, given, y, **options)
+            sums.setdefault(repr(cell), []).append(np.asarray(tape.releases[0].statistic))
+    assert found.guarantee.conditions == (ROWS_ALONE,)
+    with taped() as tape:
+        release_score(model, np.delete(X, 7, axis=0), np.delete(y, 7), **options)
+    rest = np.asarray(tape.releases[0].statistic)
+    for name, each in sums.items():
+        for found in each:
+            np.testing.assert_array_equal(found, each[0])
+        added = (each[0] - rest).ravel()
+        assert np.abs(added).sum() <= 1
+        if name in ("nan", "inf"):
+            assert added.tolist() == ([1, 0] if metric == "accuracy" else [0] * len(added))
+    with warnings.catch_warnings():  # of a target that is far from its range
+        release_score(model, X, np.where(y == 0, 1e308, y), **options)
+    with pytest.raises(InvalidInputError, match="features"):
+        release_score(model, X[:, :1], y, **options)
+    own = gaussian().fit(X, y)
+    assert release_score(own, X, y, epsilon=1.0).guarantee.status == "proved"
 
 
 # What is said ---------------------------------------------------------------------------------

@@ -112,6 +112,7 @@ def say_once(about: str, words: str, *, stacklevel: int) -> None:
 
 METRICS = {True: ("r2", "mae"), False: ("accuracy", "auc")}  # of regressors, and of classifiers
 AUC_BINS = 64
+ROWS_ALONE = "the model's answer for a row has the same bits whatever rows it is asked with"
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,10 @@ def release_score(
     Parameters
     ----------
     model : estimator
-        Fitted; its prediction for a row must depend on that row alone. For an honest figure, the
-        rows should not be those it was fitted to.
+        Fitted; its prediction for a row must depend on that row alone, which the guarantee of one
+        that is not of this library lists as a condition. A row for which such a model raises an
+        error counts as answered wrongly, or not at all. For an honest figure, the rows should not
+        be those it was fitted to.
     X : array-like or table
         Rows as `predict` takes them.
     y : array-like, optional
@@ -216,7 +219,8 @@ def release_score(
     >>> bool(found.value > 0.9)
     True
     """
-    from sfumato.models.statistics import GroupSums  # here: it imports estimators
+    from sfumato.models.base import PrivateEstimator  # here: they import this file
+    from sfumato.models.statistics import GroupSums
 
     bounds: Any = getattr(model, "bounds", None)
     of_table = isinstance(bounds, TableBounds)
@@ -226,39 +230,66 @@ def release_score(
         raise InvalidInputError("'y' must be given: the labels or targets of the rows.")
     offered = METRICS[is_regressor(model)]
     metric = metric or offered[0]
-    if metric not in offered or (metric == "auc" and len(model.classes_) != 2):
+    has_auc = metric != "auc" or (len(model.classes_) == 2 and hasattr(model, "predict_proba"))
+    if metric not in offered or not has_auc:
         raise InvalidInputError(
-            f"'metric' must be {' or '.join(offered)} here; 'auc' is of two labels. Got {metric!r}."
+            f"'metric' must be {' or '.join(offered)} here; 'auc' is of probabilities of two "
+            f"labels. Got {metric!r}."
         )
     person = _person_unit(unit, bounds, ledger)
     if person is not None and groups is None and of_table and bounds.person and is_table(X):
         groups = columns_of(X, [bounds.person])[bounds.person]
     if person is not None and groups is None:
         raise InvalidInputError("Unit 'person' needs the ID of each row's person: 'groups'.")
-    truth = as_cells(y)
-    # Where the number of rows is secret there may be none, of which models say nothing.
-    predicted = np.asarray(model.predict(X)) if len(truth) else np.empty(0)
-    if truth.ndim != 1 or truth.shape != predicted.shape:
+    truth, width, statistic = as_cells(y), 1.0, CountTables((2,), ((0,),))
+    shape = getattr(X, "shape", (len(X),))
+    if truth.ndim != 1 or len(truth) != shape[0]:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
-    codes, width, statistic = np.zeros(len(truth), dtype=np.intp), 1.0, CountTables((2,), ((0,),))
-    if metric == "accuracy":
-        rows = are_right(predicted, truth)[:, None].astype(np.float64)
-    elif metric == "auc":  # [U4] a cell of a probability, and a label
-        chances = model.predict_proba(X)[:, 1:] if len(truth) else np.empty((0, 1))
-        rows = np.clip(np.nan_to_num(np.asarray(chances)) * AUC_BINS, 0, AUC_BINS - 1)
-        codes = label_places(np.asarray(model.classes_), truth)
+    expected, is_own = getattr(model, "n_features_in_", None), isinstance(model, PrivateEstimator)
+    if isinstance(X, np.ndarray) and expected not in (None, shape[-1]):
+        raise InvalidInputError(f"X has {shape[-1]} features, the model expects {expected}.")
+    if metric == "auc":
         statistic = CountTables((AUC_BINS,), ((0,),), 2)
-    else:
+    elif metric != "accuracy":
         low, high = range_of_target(target_bounds or getattr(model, "target_bounds", None), bounds)
         width = (high - low) / 2
-        pair = (np.column_stack([as_numbers(truth), predicted]) - (low + high) / 2) / width
-        t, error = np.clip(pair, -1, 1)[:, 0], np.diff(np.clip(pair, -1, 1)).ravel() / 2
-        ones = np.ones(len(t))
-        rows = np.column_stack([0 * ones, ones, t, t**2 - 0.5, error**2]) / 3.5  # [U2]
+        statistic = GroupSums(1, 4 if metric == "r2" else 2)  # type: ignore[assignment]
+
+    def terms(X: Any, truth: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        predicted, codes = np.asarray(model.predict(X)), np.zeros(len(truth), dtype=np.intp)
+        if predicted.shape != truth.shape:
+            raise InvalidInputError("The model must predict one number or label for each row.")
+        if metric == "accuracy":
+            return are_right(predicted, truth)[:, None].astype(np.float64), codes
+        if metric == "auc":  # [U4] a cell of a probability, and a label
+            chances = np.nan_to_num(np.asarray(model.predict_proba(X))[:, 1:])
+            cells = np.clip(chances * AUC_BINS, 0, AUC_BINS - 1)
+            return cells, label_places(np.asarray(model.classes_), truth)
+        pair = np.column_stack([as_numbers(truth), as_numbers(predicted)]) - (low + high) / 2
+        codes[~np.isfinite(pair).all(axis=1)] = -1  # it adds nothing
+        pair = np.clip(np.nan_to_num(pair / width), -1, 1)
+        t, error, ones = pair[:, 0], np.diff(pair).ravel() / 2, np.ones(len(truth))
         if metric == "mae":
-            rows = np.column_stack([0 * ones, ones, np.abs(error)]) / 2
-        rows[~np.isfinite(pair).all(axis=1), 1:] = 0.0
-        statistic = GroupSums(1, rows.shape[1] - 1)  # type: ignore[assignment]
+            return np.column_stack([0 * ones, ones / 2, np.abs(error) / 2]), codes
+        return np.column_stack([0 * ones, ones, t, t**2 - 0.5, error**2]) / 3.5, codes  # [U2]
+
+    blank = np.zeros((1, 1 if metric in ("accuracy", "auc") else 1 + statistic.size))
+    parts = [(blank[:0], np.empty(0, dtype=np.intp))]  # there may be no row if n is secret
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # they would tell of a row
+        warnings.simplefilter("ignore")
+        try:
+            parts += [terms(X, truth)] if len(truth) else []
+        except Exception:
+            if is_own:  # for no fault of a row
+                raise
+            for i in range(len(truth)):  # [U5] each row alone; one that fails is a wrong answer
+                at = slice(i, i + 1)
+                row = X.slice(i, 1) if hasattr(X, "slice") else getattr(X, "iloc", X)[at]
+                try:
+                    parts.append(terms(row, truth[at]))
+                except Exception:
+                    parts.append((blank, np.full(1, -(metric != "accuracy"), dtype=np.intp)))
+    rows, codes = (np.concatenate(each) for each in zip(*parts, strict=True))
     if person is None:
         records = ArrayRecords(rows, codes, relation=relation)
     else:
@@ -302,7 +333,8 @@ def release_score(
             deviation = (
                 noise / total * math.hypot(4, (1 - value) * math.hypot(1, 2 * mean)) / spread
             )
-    return ReleasedScore(value, deviation, budget.guarantee(), metric)
+    promise = budget.guarantee().only_if(*[ROWS_ALONE] * (not is_own))
+    return ReleasedScore(value, deviation, promise, metric)
 
 
 def _person_unit(unit: str | None, bounds: Any, ledger: Any) -> PersonUnit | None:
