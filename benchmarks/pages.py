@@ -14,8 +14,10 @@ Charts of the main results, and the files that hold every number with machine, v
 In charts of ratios, a bar to the right of the line is in our favour, and a bar to the left is a
 loss. `make bench` runs all benchmarks and rebuilds this page; real data are found through
 `SFUMATO_DATA`. Seconds are those of one run on one machine: compare rows, not machines. A file
-without a script in `benchmarks/` keeps the result of a campaign that a page quotes.
+without a script in `benchmarks/` keeps the result of a campaign that a page quotes. Each file has
+the date of its run; † marks runs of 0.2.0, whose code has changed since.
 """
+NEW = "2026-11-17"  # from this day on the code of 0.3 was measured
 SOURCE = "https://github.com/sfumato-dp/sfumato/blob/main/benchmarks/results"
 # Title of a chapter: what it measures, and the results that it shows.
 CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
@@ -166,12 +168,15 @@ def rebuild() -> None:
     for title, (about, results) in CHAPTERS.items():
         parts.append(f"## {title}\n\n{about}\n")
         there = [name for name in results if (RESULTS / f"{name}.json").is_file()]
+        links: list[str] = []
         for name in there:
-            numbers = json.loads((RESULTS / f"{name}.json").read_text())["numbers"]
+            kept = json.loads((RESULTS / f"{name}.json").read_text())
+            old = "†" if kept.get("date", NEW) < NEW else ""
+            links.append(f"[{results[name]}]({SOURCE}/{name}.json){old}")
+            numbers = kept["numbers"]
             for place, drawn in enumerate(charts(name, numbers), 1):
                 (folder / f"{name}-{place}.svg").write_text(drawn)
-                parts.append(f"![{title_of(drawn)}](charts/{name}-{place}.svg)\n")
-        links = [f"[{results[name]}]({SOURCE}/{name}.json)" for name in there]
+                parts.append(f"![{title_of(drawn)}](charts/{name}-{place}.svg){old}\n")
         parts.append(f"Numbers: {' · '.join(links)}\n")
     (RESULTS.parent / "README.md").write_text("\n".join(parts))
 

@@ -74,6 +74,7 @@ def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
 
     record = {
         "benchmark": name,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "seed": seed,
         "machine": {
             "processor": processor(),

@@ -16,7 +16,10 @@ def block_of(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     """Return the part of a paper's page that the kept results write."""
     paper = found[0][0].paper
     table = f"```{{csv-table}}\n:file: {paper}.csv\n:header-rows: 1\n```"
-    return "\n\n".join([summary(found), *notes(found), "### Figures", table])
+    opened = ":::{raw} html\n<details><summary>Show every figure</summary>\n:::"
+    closed = ":::{raw} html\n</details>\n:::"
+    parts = [summary(found), *notes(found), "### Figures", opened, table, closed]
+    return "\n\n".join(parts)
 
 
 def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
