@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone, is_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
@@ -32,7 +33,7 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import taped
 from sfumato.models.additive import is_first_alone
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.scores import ROWS_ALONE, measure
+from sfumato.models.scores import ROWS_ALONE, measure, unproved_of
 from sfumato.models.search import row_scores
 from tests.test_common import INSTANCES
 
@@ -118,8 +119,32 @@ def test_a_row_for_which_a_foreign_model_fails_is_a_wrong_answer(metric: str) ->
         release_score(model, X, np.where(y == 0, 1e308, y), **options)
     with pytest.raises(InvalidInputError, match="features"):
         release_score(model, X[:, :1], y, **options)
-    own = gaussian().fit(X, y)
-    assert release_score(own, X, y, epsilon=1.0).guarantee.status == "proved"
+
+
+@pytest.mark.parametrize("name", sorted(INSTANCES))
+def test_a_model_that_answers_alone_gives_a_row_the_same_bits_in_any_company(name: str) -> None:
+    """Removing one of four equal records moved three others, at a threshold set on purpose."""
+    model = INSTANCES[name]
+    if not getattr(model, "answers_alone", False):
+        assert unproved_of(model, np.zeros((1, 1))) == (ROWS_ALONE,)
+        return
+    assert unproved_of(model, np.zeros((1, 1))) == ()
+    rng, d = np.random.default_rng(0), 21
+    X = rng.uniform(-1, 1, size=(400, d))
+    bounds = Bounds(lower=[-1.0] * d, upper=[1.0] * d, labels=[0, 1])
+    settings = {"target_bounds": (-1, 1)} if is_regressor(model) else {}
+    model = clone(model).set_params(bounds=bounds, delta=1e-5, unit="record", **settings)
+    model.fit(X, X[:, 0] if settings else X[:, 0] > 0)
+    answer = model.predict if settings else model.decision_function
+    for size in (1.0, 3e7):
+        model.coef_ = model.coef_ * size
+        model.intercept_ = model.intercept_ - answer(X[:1])[0] * size
+        if settings:
+            model.target_bounds, model.reach_ = (-1e9, 1e9), np.array([-1e9, 1e9])
+        alone = np.concatenate([answer(row) for row in X[:40, None]])
+        for n in range(1, 41):
+            np.testing.assert_array_equal(answer(X[:n]), alone[:n])
+            np.testing.assert_array_equal(answer(X[n - 1 : 40]), alone[n - 1 :])
 
 
 # What is said ---------------------------------------------------------------------------------

@@ -317,6 +317,7 @@ class AdditiveModel(PrivateEstimator):
 
     reads_cells: ClassVar[bool] = True  # hats have knots in the units of their column
     groups_rows: ClassVar[bool] = True
+    answers_alone: ClassVar[bool] = True
     score_noise: ClassVar[float]  # by which noise alone moves the score of a unit row
     parameters: ClassVar[Form] = {
         "n_knots": one_of(None, 3, 5, 9, 17, 33, 65),
@@ -519,10 +520,8 @@ class AdditiveModel(PrivateEstimator):
         self.noise_factor_, self.pair_noise_ = np.split(self.noise_factor_ * factor, [width])
 
     def _scores(self, rows: Array) -> Array:
-        pairs = self._pair_rows
-        raw = pairs.hats.raw(rows)
-        scores = raw @ self.coef_.T + pairs.products(raw) @ self.pair_coef_.T
-        return np.asarray(scores + self.intercept_)
+        weights = np.hstack([self.coef_, self.pair_coef_])
+        return AdditiveScores(self._pair_rows, weights, self.intercept_)(rows)
 
     def explain(self, coverage: float = 0.95) -> Explanation:
         """Return the curve of each column with a band for the noise, the most important first.

@@ -220,6 +220,7 @@ class PrivateEstimator(BaseEstimator):
     groups_rows: ClassVar[bool] = False  # whether rows of a person are bounded together
     needs_memory: ClassVar[bool] = False  # whether rows that are not in memory are refused
     max_secret_rows: ClassVar[int] = MAX_ROWS_SECRET_N  # more are refused where n is secret
+    answers_alone: ClassVar[bool] = False  # predictions of a row have the same bits in any company
     has_labels: ClassVar[bool | None] = False  # None: where some are given
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -47,7 +47,13 @@ from sfumato.sums.gradients import (
     step_size,
 )
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, ScoreWeights, truncate_to_grid
-from sfumato.sums.maps import ROUNDING_MARGIN, BesideTarget, IntoUnitBall, LinearRows
+from sfumato.sums.maps import (
+    ROUNDING_MARGIN,
+    BesideTarget,
+    IntoUnitBall,
+    LinearRows,
+    exact_product,
+)
 from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 from sfumato.tables.cells import is_out_of_core
@@ -228,6 +234,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     max_gradient_norm: float = 0.1
 
     groups_rows: ClassVar[bool] = True
+    answers_alone: ClassVar[bool] = True
     parameters: ClassVar[Form] = {
         "loss": one_of(*LOSSES),
         "n_components": or_none(whole(least=1)),
@@ -322,7 +329,9 @@ class PrivateLinearClassifier(PrivateClassifier):
         if row_map.intercept:
             weights = np.hstack([weights, self.intercept_[:, None]])
         mapped = row_map(IntoUnitBall(self.row_bounds, self.n_features_in_)(rows))
-        return to_numpy(mapped @ like(rows, np.ascontiguousarray(weights.T)))
+        if is_foreign_array(mapped):
+            return to_numpy(mapped @ like(rows, np.ascontiguousarray(weights.T)))
+        return exact_product(mapped, weights, 1.0)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         super()._check_stored(sizes)
@@ -458,6 +467,7 @@ class PrivateLinearRegressor(PrivateRegressor):
     max_gradient_norm: float = 1.0
 
     groups_rows: ClassVar[bool] = True
+    answers_alone: ClassVar[bool] = True
     parameters: ClassVar[Form] = {
         "n_steps": whole(least=1),
         "max_gradient_norm": real(above=0.0, below=2.0),
@@ -503,5 +513,13 @@ class PrivateLinearRegressor(PrivateRegressor):
         return self
 
     def predict(self, X: Any) -> Array:
-        rows = self.row_bounds.clip(self._rows(X))
-        return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *target_range(self)))
+        bounds, width = self.row_bounds, self.n_features_in_  # exact, in two digits of a row
+        centre, radius = bounds.ball(width)
+        rows = (bounds.clip(self._rows(X)) - centre) / radius
+        weights = self.coef_[None] * radius
+        high = truncate_to_grid(rows, FINE_BITS)
+        low = truncate_to_grid((rows - high) * 2.0**FINE_BITS, FINE_BITS)
+        found = exact_product(low, weights, math.sqrt(width)) * 2.0**-FINE_BITS
+        found += exact_product(high, weights, 1.0)
+        level = float(self.coef_ @ centre) + self.intercept_
+        return np.asarray(np.clip(found[:, 0] + level, *target_range(self)))

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
 from sklearn.metrics import roc_auc_score
 
+from sfumato.core.arrays import is_foreign_array
 from sfumato.exceptions import (
     InvalidInputError,
     MissingBoundsError,
@@ -174,10 +175,10 @@ def release_score(
     Parameters
     ----------
     model : estimator
-        Fitted; its prediction for a row must depend on that row alone, which the guarantee of one
-        that is not of this library lists as a condition. A row for which such a model raises an
-        error counts as answered wrongly, or not at all. For an honest figure, the rows should not
-        be those it was fitted to.
+        Fitted; its prediction for a row must depend on that row alone, to the bit. That is proved
+        for additive and linear models; of others the guarantee lists it as a condition. A row for
+        which a model of another library raises an error counts as answered wrongly, or not at all.
+        For an honest figure, the rows should not be those it was fitted to.
     X : array-like or table
         Rows as `predict` takes them.
     y : array-like, optional
@@ -333,8 +334,14 @@ def release_score(
             deviation = (
                 noise / total * math.hypot(4, (1 - value) * math.hypot(1, 2 * mean)) / spread
             )
-    promise = budget.guarantee().only_if(*[ROWS_ALONE] * (not is_own))
+    promise = budget.guarantee().only_if(*unproved_of(model, X))
     return ReleasedScore(value, deviation, promise, metric)
+
+
+def unproved_of(model: Any, X: Any) -> tuple[str, ...]:
+    """Return what scores assume of a model: products of matrices may round by a row's place."""
+    answers_alone = getattr(model, "answers_alone", False) is True
+    return () if answers_alone and not is_foreign_array(X) else (ROWS_ALONE,)
 
 
 def _person_unit(unit: str | None, bounds: Any, ledger: Any) -> PersonUnit | None:

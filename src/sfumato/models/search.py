@@ -41,7 +41,7 @@ from sfumato.mechanisms.selection import RunLaw
 from sfumato.models.base import PrivateEstimator, target_range
 from sfumato.models.pipelines import check_pipeline
 from sfumato.models.saving import load, save
-from sfumato.models.scores import are_right
+from sfumato.models.scores import are_right, unproved_of
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
@@ -410,7 +410,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 charges = self._pay(cost.event, private, kept)
                 (score, choice, model), runs = self._search(cost.event, len(settings), run)
                 # Its own guarantee would leave out the other runs.
-                guarantee = replace(self._guarantee(cost, runs), charges=charges)
+                guarantee = replace(self._guarantee(cost, runs, X), charges=charges)
                 private_step(model)[1].guarantee_ = guarantee
                 if kept is not None:
                     write_state(kept["folder"], {**kept, "winner": [score, choice]})
@@ -537,13 +537,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         n_counted = law.number() if self.constant_time else n_runs  # [V6] K, after all runs
         return kept[max(place for place in kept if place < n_counted)], guarantees
 
-    def _guarantee(self, cost: SearchCost, runs: list[Guarantee]) -> Guarantee:
+    def _guarantee(self, cost: SearchCost, runs: list[Guarantee], X: Any) -> Guarantee:
         if any(each.status is Status.REFUTED for each in runs):
             raise InvalidInputError("An estimator whose guarantee is refuted cannot be searched.")
         asked = cost.epsilon
         spent = selection_epsilon(cost.event, cost.delta) if math.isfinite(asked) else math.inf
         conditions = [condition for each in runs for condition in each.conditions]
         conditions += [HIDDEN] if not self.constant_time else []
+        conditions += unproved_of(self.estimator, X)
         return replace(
             runs[0],
             epsilon=asked if asked * (1 - 1e-4) <= spent <= asked else spent,
