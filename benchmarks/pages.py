@@ -72,8 +72,8 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "fabrication_data": "private hulls beside others, four sets",
         },
     ),
-    "Densities, curves, kernel machines": (
-        "Released functions.",
+    "Densities, curves, kernel machines, margins": (
+        "Released functions and ellipsoids.",
         {
             "densities": "smoothed densities beside histograms",
             "densities_tries": "densities, tried",
@@ -81,6 +81,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "functions_plane": "kernel machines in the plane",
             "functions_tables": "kernel classifiers of tables",
             "functions_curves": "mean curves",
+            "large_margin_mixtures": "mixtures of large-margin ellipsoids",
         },
     ),
     "Kernel affine hulls": (

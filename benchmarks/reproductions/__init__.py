@@ -31,9 +31,8 @@ def rebuild(folder: Path = PAGES) -> None:
 
 
 def result_of(entry: Entry) -> Recorded | None:
-    """Return the kept result of an entry: its full run, or runs of some of its cells."""
+    """Return the kept result of an entry: its full run, and runs of some of its cells."""
     run = f"reproduce_{entry.paper}_{entry.name}"
-    if (RESULTS / f"{run}.json").is_file():
-        return from_runs(run)
-    cells = sorted(path.stem for path in RESULTS.glob(f"{run}-*.json"))
-    return from_runs(*cells) if cells else None
+    found = [path.stem for path in RESULTS.glob(f"{run}*.json")]
+    found = sorted(name for name in found if name == run or name.startswith(f"{run}-"))
+    return from_runs(*found) if found else None

@@ -9,7 +9,19 @@ from collections.abc import Sequence
 from benchmarks.reproductions.recorded import Recorded
 from sfumato.papers import Comparison, Entry, Outcome, verdict_of
 
-COLUMNS = ("entry", "what", "unit", "printed", "as printed", "±", "mended", "±", "met")
+COLUMNS = (
+    "entry",
+    "what",
+    "unit",
+    "printed",
+    "as printed",
+    "±",
+    "mended",
+    "±",
+    "met",
+    "runs",
+    "ran",
+)
 
 
 def block_of(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
@@ -36,10 +48,10 @@ def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
         claims = known.claims.values()
         verdict += f"; {sum(claims)} of {len(claims)} claims hold" if claims else ""
         verdict += f" (cells {known.covers})" if known.covers else ""
-        cpu = "not kept" if known.cpu_seconds is None else f"{known.cpu_seconds:.0f}"
         sources = ", ".join(f"`{name}`" for name in known.sources)
         lines.append(
-            f"| {entry.name} | {entry.title} | {verdict} | {known.runs}, {cpu} | {sources} |"
+            f"| {entry.name} | {entry.title} | {verdict} | {known.runs}, {known.cpu_seconds:.0f} "
+            f"| {sources} |"
         )
     return "\n".join(lines)
 
@@ -64,14 +76,16 @@ def figures(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for entry, known in found:
-        for row in known.comparisons if known else ():
+        for row, *ran in known.rows if known else ():
             numbers = (
                 _number(v, row.unit)
                 for v in (row.printed, row.paper, row.paper_sd, row.strict, row.strict_sd)
             )
-            writer.writerow((entry.name, row.what, row.unit, *numbers, _met(row)))
+            writer.writerow((entry.name, row.what, row.unit, *numbers, _met(row), *ran))
         for claim, holds in known.claims.items() if known else ():
-            writer.writerow((entry.name, claim, "claim", *[""] * 5, "yes" if holds else "no"))
+            writer.writerow(
+                (entry.name, claim, "claim", *[""] * 5, "yes" if holds else "no", "", "")
+            )
     return text.getvalue()
 
 

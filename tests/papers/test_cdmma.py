@@ -76,6 +76,16 @@ def test_degrees_of_membership_agree_with_the_mapping(rng: np.random.Generator) 
         assert functions.of_data(best + 0.05 * rng.normal(size=40), u) < functions.of_data(best, u)
 
 
+def test_inputs_that_repeat_have_degrees_too() -> None:
+    """The matrix (20) of repeated inputs is singular."""
+    X = load_digits().data[:100] / 16  # a column that is constant, and few values in the others
+    mapping = MembershipMapping(center=False, random_state=0).fit(X[:, :3], X[:, 3])
+    functions = MembershipFunctions(mapping, X[:, :3])
+    u = functions.auxiliary(X[:, 3])
+    assert functions.of_output(functions.interpolation @ u, u) == 1.0
+    assert 0 <= functions.of_output(X[:, 3], u) < functions.of_data(X[:, 3], u) <= 1
+
+
 def test_student_t_membership_is_consistent() -> None:
     """Equation (11): integrating one value out leaves the function of the other."""
     K, nu = np.array([[1.0, 0.6], [0.6, 2.0]]), 5.0

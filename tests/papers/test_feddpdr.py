@@ -144,12 +144,14 @@ LINE = [[0.5, 0.5], [0.9, 0.9], [0.7, 0.7]]
 def test_sentences_hold_for_curves_that_show_them_and_fail_for_others(name: str) -> None:
     at = ["a", "b", "c"]
     held = sentences(name, GOOD, at)
-    assert len(held) > 6
+    assert len(held) >= 6
     assert all(held.values())
     for method, claim in (
         ("DPML", "b: DPDR-DPML is more accurate than DPML"),
         ("DPML", "b: FedDPDR-DPML is more accurate than DPML"),
         ("Non-Priv", "a: FedDPDR-DPML is close to Non-Priv"),
+        ("DPDR-DPML", "b: FedDPDR-DPML is more accurate than DPDR-DPML"),
+        ("DPML", "b to c: DPML becomes more accurate"),
         ("DPDR-DPML", "b to c: DPDR-DPML becomes more accurate"),
     ):
         found = sentences(name, {**GOOD, method: LINE}, at)
@@ -160,3 +162,4 @@ def test_what_runs_do_not_decide_is_not_judged() -> None:
     assert decided([0.1, 0.2, 0.15]) is True
     assert decided([-0.1, -0.2, -0.15]) is False
     assert decided([-0.1, 0.2, 0.0]) is None
+    assert decided([0.1]) is None  # one run has no spread

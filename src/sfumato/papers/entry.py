@@ -248,8 +248,9 @@ def compare_runs(
 
 def decided(gaps: Sequence[float]) -> bool | None:
     """Return whether paired differences are above 0 or below, beyond `ERRORS`; None if neither."""
-    mean = float(np.mean(gaps))
-    error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5 if len(gaps) > 1 else 0.0
+    if len(gaps) < 2:  # one run has no spread
+        return None
+    mean, error = float(np.mean(gaps)), float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5
     return None if abs(mean) <= ERRORS * error else mean > 0
 
 

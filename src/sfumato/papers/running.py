@@ -82,6 +82,7 @@ class Reproduction:
             ],
             "claims": dict(self.outcome.claims),
             "remarks": list(self.outcome.remarks),
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
             "seconds": round(self.seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),
             "machine": {

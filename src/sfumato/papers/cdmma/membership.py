@@ -59,7 +59,7 @@ class MembershipFunctions:
         self.K_xa = variance * np.asarray(cross_kernel(x, a))
         self.K_aa = variance * (np.asarray(cross_kernel(a, a)) + JITTER * np.eye(len(a)))
         self.interpolation = np.linalg.solve(self.K_aa, self.K_xa.T).T  # K_xa K_aa⁻¹
-        K_xx = variance * np.asarray(cross_kernel(x, x))
+        K_xx = variance * (np.asarray(cross_kernel(x, x)) + JITTER * np.eye(len(x)))
         self.K_bar = K_xx - self.interpolation @ self.K_xa.T  # (20)
         self.tau = float(np.trace(self.K_bar)) / (NU + len(a) - 2)  # (54)
 

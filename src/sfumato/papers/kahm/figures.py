@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull, WideAffineHull
 from sfumato.papers.data import images
-from sfumato.papers.entry import Entry, Outcome, Setting
+from sfumato.papers.entry import Entry, Outcome, Setting, claims_of
 from sfumato.papers.kahm.experiments import BROKEN, IMAGES
 from sfumato.papers.kahm.smoothing import smoothing_pass
 from sfumato.papers.kahm.systems import (
@@ -32,11 +32,12 @@ Rows = NDArray[Any]
 Panels = dict[str, dict[str, Rows]]
 SMALL: dict[str, Any] = {  # a change of 0.05 is protected, so that rows stay visible
     "epsilon": 1.0,
+    "delta": 1e-5,
     "entry_bound": 0.05,
     "bounds": Bounds(lower=0.0, upper=1.0, labels=range(3)),
     "random_state": 0,
 }
-N_ROWS, EIGHT = 150, 8
+N_ROWS, EIGHT, DRAWS = 150, 8, 10
 GENERATED = "generated"
 
 
@@ -61,19 +62,19 @@ def grid(side: int = 40) -> Rows:
 def noise_and_smoothing(setting: Setting) -> tuple[Panels, dict[str, bool]]:
     """Figure 1: rows of the plane, noisy, and fabricated from them."""
     panels: Panels = {}
-    errors = []
+    gaps = {}
+    noise, maker = EntryFabricator(2, n_smoothing=0, **SMALL), PrintedFabricator(2, **SMALL)
     for name, rows in plane_sets().items():
         setting.tell(name)
-        noisy = EntryFabricator(2, n_smoothing=0, **SMALL).fit(rows).fabricate()
-        made = PrintedFabricator(2, delta=1e-5, **SMALL).fit(rows).fabricate()
-        errors.append([smoothing_pass(Y, n_components=2).error for Y in (rows, noisy, made)])
+        errors = []
+        for _ in range(DRAWS):
+            noisy, made = noise.fit(rows).fabricate(), maker.fit(rows).fabricate()
+            errors.append([smoothing_pass(Y, n_components=2).error for Y in (rows, noisy, made)])
+        before, during, after = np.transpose(errors)
+        gaps[f"{name}: noise raises the modelling error (79)"] = during - before
+        gaps[f"{name}: that of fabricated rows is below that of the rows"] = before - after
         panels[name] = {"rows": rows, "noisy": noisy, "fabricated": made}
-    return panels, {
-        "noise raises the modelling error (79)": all(e[1] > e[0] for e in errors),
-        "that of fabricated rows is not above that of the rows (87)": all(
-            e[2] <= e[0] for e in errors
-        ),
-    }
+    return panels, claims_of(gaps)
 
 
 def images_of_space(setting: Setting, n_features: int) -> tuple[Panels, dict[str, bool]]:
@@ -85,15 +86,17 @@ def images_of_space(setting: Setting, n_features: int) -> tuple[Panels, dict[str
         helix = np.column_stack([np.cos(12 * turn) / 2 + 0.5, np.sin(12 * turn) / 2 + 0.5, turn])
         sets, around = {"helix": helix, "sphere": round_}, check_random_state(1).rand(500, 3)
     panels: Panels = {}
-    nearer = []
+    gaps = {}
     for name, rows in sets.items():
         setting.tell(name)
         hull = KernelAffineHull(n_features).fit(rows)
-        image = np.asarray(hull.transform(around))[np.isfinite(np.asarray(hull.distance(around)))]
+        points = around[np.isfinite(np.asarray(hull.distance(around)))]
+        image = np.asarray(hull.transform(points))
         near = NearestNeighbors(n_neighbors=1).fit(rows)
-        nearer.append(near.kneighbors(image)[0].mean() < near.kneighbors(around)[0].mean())
+        first, then = (near.kneighbors(each)[0][:, 0] for each in (points, image))
+        gaps[f"{name}: images lie nearer to the rows than the points themselves"] = first - then
         panels[name] = {"image": image, "rows": rows}
-    return panels, {"images lie nearer to the rows than the points themselves": all(nearer)}
+    return panels, claims_of(gaps)
 
 
 def distance_map(setting: Setting, model: Any) -> tuple[Panels, dict[str, bool]]:
@@ -128,11 +131,9 @@ def fabricated_eights(setting: Setting) -> tuple[Panels, dict[str, bool]]:
         maker = PrintedFabricator(n, epsilon=epsilon, delta=1e-5, bounds=box, random_state=0)
         made = maker.fit(rows).fabricate()
         panels[f"epsilon {epsilon}, n {n}"] = {"": made[:5].clip(0, 1).round(2)}
-        lost[epsilon, n] = float(np.linalg.norm(made - rows, axis=1).mean())
-    return panels, {
-        "a smaller epsilon masks more": lost[1, 20] > lost[16, 20] and lost[1, 3] > lost[16, 3],
-        "a smaller n masks more": lost[16, 3] > lost[16, 20],
-    }
+        lost[epsilon, n] = np.linalg.norm(made - rows, axis=1)
+    gaps = {f"n {n}: a smaller epsilon masks more": lost[1, n] - lost[16, n] for n in (3, 20)}
+    return panels, claims_of(gaps | {"a smaller n masks more": lost[16, 3] - lost[16, 20]})
 
 
 def merged(setting: Setting) -> tuple[Panels, dict[str, bool]]:
@@ -168,7 +169,7 @@ NO_NUMBERS = (
     "The paper shows a picture and prints no figure; the rows of its picture are not given."
 )
 _PLAIN = AffineHullClassifier(n_components=2, n_layers=1, random_state=0)
-_MADE = PrintedAffineHullClassifier(2, n_layers=1, delta=1e-5, **SMALL)
+_MADE = PrintedAffineHullClassifier(2, n_layers=1, **SMALL)
 _SHOWN: tuple[tuple[int, str, Any, str | None, str], ...] = (
     (1, "Noisy and fabricated rows of the plane", noise_and_smoothing, BROKEN, GENERATED),
     (2, "Images of space under hulls", partial(images_of_space, n_features=3), None, GENERATED),

@@ -175,7 +175,7 @@ class _Printed(_Rows):
     def _reads_raw_rows(self) -> bool:
         return True
 
-    def _release(self, X: ArrayLike, y: ArrayLike | None, *, smooths: bool = True) -> Released:
+    def _release(self, X: ArrayLike, y: ArrayLike | None) -> Released:
         """Return rows as Definition 14 fabricates them, or noisy ones (Algorithm 1)."""
         budget, scale, entries, codes, labels = self._read_entries(X, y)
         mechanism = self._noise(scale, entries, atom=self.delta)
@@ -188,7 +188,7 @@ class _Printed(_Rows):
             "nobody, whatever the noise: the status of the guarantee is 'refuted'. Use "
             "the estimators of `sfumato` instead.",
             RefutedGuaranteeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         raw = self._cut(entries, codes, DEFAULT_BRANCH, "kmeans")  # (98)
         # The second event has no finite epsilon, so that no budget pays for this.
@@ -204,13 +204,15 @@ class _Printed(_Rows):
             events=receipt.events,
         )
         private = replace(raw, rows=noisy)
-        if smooths:
+        if getattr(self, "fabricate", True):
             thresholds = map_in_parallel(  # (96)
                 lambda rows: smoothing_pass(rows, n_components=self.hull_components).error,
                 raw.groups(self.device),
                 n_jobs=self.n_jobs if self.device is None else 1,
             )
             private = self._smoothed(private, passes=MAX_PASSES, thresholds=thresholds)
+            if not getattr(self, "raw_clusters", True):  # Definition 15
+                private = self._cut(private.rows, codes, DEFAULT_BRANCH, "kmeans")
         return private, codes, labels
 
     def _queries(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -455,9 +457,3 @@ class PrintedAffineHullClassifier(_Printed, _HullClassifier):
 
     def _reads_raw_rows(self) -> bool:
         return self.fabricate or self.raw_clusters
-
-    def _release(self, X: ArrayLike, y: ArrayLike | None, *, smooths: bool = True) -> Released:
-        private, codes, labels = super()._release(X, y, smooths=smooths and self.fabricate)
-        if self.fabricate and not self.raw_clusters:
-            private = self._cut(private.rows, codes, DEFAULT_BRANCH, "kmeans")
-        return private, codes, labels

@@ -56,7 +56,7 @@ def hull_bounds(rows: ArrayLike, n_components: int = 20) -> HullBounds:
 
 
 def smoothing_errors(rows: ArrayLike, n_components: int = 20, passes: int = 40) -> list[float]:
-    """Return the modelling error after each pass of the smoother (86); it falls to 0 (Theorem 6).
+    """Return the modelling error after each smoothing pass (86); it tends to 0 (Theorem 6).
 
     Parameters
     ----------
