@@ -131,7 +131,8 @@ def test_a_file_that_states_less_than_was_charged_is_not_certified(
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_it_is_about_the_cells_of_a_table(folder: Path, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows{suffix}"
-    note = {"class": "Fabricator", "guarantee": load(folder / "model.sfumato").guarantee_.to_dict()}
+    note = {"class": "Fabricator", "confidence": 0.95}
+    note |= {"guarantee": load(folder / "model.sfumato").guarantee_.to_dict()}
     rows = pa.table({"age": [1, 2, None], "town": ["a", "b", "c"]})
     write_table(rows, path, note)
     text = written(signed(certificate_of(path), folder / "key.pem"))
@@ -143,6 +144,10 @@ def test_it_is_about_the_cells_of_a_table(folder: Path, tmp_path: Path, suffix: 
             write_table(rows, path, {**note, "guarantee": {**note["guarantee"], name: value}})
             with pytest.raises(CertificateError, match="states a different guarantee"):
                 verified(text, file=path)
+    for change in ({"confidence": 0.99}, {"counts": "persons"}, {"class": "PrivateMoments"}):
+        write_table(rows, path, {**note, **change})
+        with pytest.raises(CertificateError, match="states a different guarantee"):
+            verified(text, file=path)
     write_table(pa.table({"age": [1, 2, 4], "town": ["a", "b", "c"]}), path, note)
     with pytest.raises(CertificateError, match="other content"):
         verified(text, file=path)

@@ -69,6 +69,7 @@ def certificate_of(
         "conditions": plain["conditions"],
         "entry_bound": plain["entry_bound"],
         "guarantee": promise["guarantee"],  # to the letter, as the file states it
+        "note": promise["note"],  # what else the file states of its figures
         "software": {
             "name": "sfumato",
             "version": running_version(),
@@ -245,10 +246,13 @@ def verified(
         return found
     if subject_of(file)["sha256"] != found["subject"]["sha256"]:
         raise CertificateError(f"The certificate is about other content than that of '{file}'.")
-    promised = promise_in(file)["guarantee"]
+    promise = promise_in(file)
+    promised, note = promise["guarantee"], promise["note"]
     stated = Guarantee.from_dict(promised).to_dict()
     names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events", "public")
-    is_other = found.get("guarantee", promised) != promised  # 0.2.0 has signed no whole guarantee
+    # 0.2.0 has signed no whole guarantee, nor what else a table states
+    is_other = found.get("guarantee", promised) != promised or found.get("note", note) != note
+    is_other |= found["subject"]["class"] != promise["class"]
     if is_other or any(stated[name] != found[name] for name in names):
         raise CertificateError(
             f"The certificate states a different guarantee from '{file}' states."
@@ -320,8 +324,9 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
             stored: Any = (
                 parse_note(beside.read_bytes(), beside) if has_note else TableFile(path).metadata()
             )
-            return {"class": stored["class"], "guarantee": stored["guarantee"], "bounds": None}
-        except (TypeError, KeyError):
+            known = {name: stored.pop(name) for name in ("class", "guarantee")}
+            return {**known, "bounds": None, "note": stored}
+        except (TypeError, KeyError, AttributeError):
             raise InvalidInputError(
                 f"'{path}' contains no guarantee: it is an ordinary table, or was rewritten "
                 "afterwards."
@@ -335,4 +340,5 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
         "sfumato_version": header["sfumato_version"],
         "guarantee": header["guarantee"],
         "bounds": header["model"]["parameters"].get("bounds"),
+        "note": {},  # all that it states is part of its hash
     }
