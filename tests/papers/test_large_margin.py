@@ -144,8 +144,6 @@ def budget_of(known: MarginLimits, relation: Relation, **changes: Any) -> Object
         limits=known,
         n_features=3,
         n_rows=known.n_rows,
-        noise_share=0.5,
-        tolerance=1e-6,
         **(usual | changes),
     )
 

@@ -24,17 +24,6 @@ PAPERS = {
 }
 
 
-def papers_named(paper: str) -> list[str]:
-    """Return the papers that a name stands for: itself, or each of them for ``all``."""
-    if paper == ALL:
-        return list(PAPERS)
-    if paper not in PAPERS:
-        raise InvalidInputError(
-            f"The paper must be one of {', '.join(PAPERS)}, or {ALL}. Got {paper!r} instead."
-        )
-    return [paper]
-
-
 def entries_of(paper: str) -> list[Entry]:
     """Return the entries of a paper, or of all: tables first, each kind by number.
 
@@ -48,8 +37,12 @@ def entries_of(paper: str) -> list[Entry]:
     list of Entry
         What can be run.
     """
+    if paper not in (*PAPERS, ALL):
+        raise InvalidInputError(
+            f"The paper must be one of {', '.join(PAPERS)}, or {ALL}. Got {paper!r} instead."
+        )
     found = []
-    for name in papers_named(paper):  # from the modules of its folder, heavy to import
+    for name in PAPERS if paper == ALL else (paper,):  # from modules of its folder, heavy to import
         folder = name.replace("-", "_")
         here = iter_modules([str(Path(__file__).parent / folder)])
         modules = [import_module(f"sfumato.papers.{folder}.{each.name}") for each in here]

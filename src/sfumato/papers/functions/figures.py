@@ -21,6 +21,12 @@ from sfumato.papers.functions.printed import (
     PrintedDensity,
     PrintedKernelClassifier,
     ProcessDensity,
+    printed_multiplier,
+)
+from sfumato.papers.functions.release import (
+    density_sensitivity,
+    machine_sensitivity,
+    sobolev_density_sensitivity,
 )
 from sfumato.papers.pictures import draw_panels
 from sfumato.tables.bounds import Bounds
@@ -46,11 +52,8 @@ BETA_LARGE = (
 
 def printed_noise(space: str, h: float = BANDWIDTH) -> float:
     """Deviation of the released density's noise at a point, as printed in 4.1 and 4.2."""
-    sensitivity: float = {
-        "gaussian": math.sqrt(2) / (N_ROWS * math.sqrt(2 * math.pi) * h),
-        "sobolev": 2 / ((2 * math.pi) ** 0.25 * N_ROWS * h),
-    }[space]
-    return math.sqrt(2 * math.log(2 / BETA)) * sensitivity / ALPHA  # c(beta) of Proposition 3
+    bound = density_sensitivity if space == "gaussian" else sobolev_density_sensitivity
+    return printed_multiplier(ALPHA, BETA) * bound(N_ROWS, h)
 
 
 def two_normals(seed: int = 0) -> Array:
@@ -165,8 +168,8 @@ CORNER, SIDES = np.array([-1.5, -1.25]), np.array([4.0, 3.0])  # a box around th
 
 def printed_machine_noise() -> float:
     """``c(beta) / (alpha lambda n)``, section 4.3, for the hinge and a kernel with k(x, x) = 1."""
-    c = math.sqrt(2 * math.log(2 / MACHINE["delta"]))
-    return c / (ALPHA * MACHINE["regularization"] * N_MACHINE)
+    bound = machine_sensitivity(N_MACHINE, MACHINE["regularization"])
+    return printed_multiplier(ALPHA, MACHINE["delta"]) * bound
 
 
 def moons(n_rows: int, seed: int) -> tuple[Array, Labels]:

@@ -187,14 +187,9 @@ class PrintedDensity(ProcessDensity):
 
     def _noise(self, n_rows: int) -> tuple[GaussianProcessMechanism, float]:  # noqa: ARG002
         mechanism = printed_mechanism(1.0, self.epsilon, self.delta)
-        return mechanism, printed_space_sensitivity(self.space_)
-
-
-def printed_space_sensitivity(space: GaussianSpace | SobolevSpace) -> float:
-    """√2 in the space of the kernel, and the printed bound in the Sobolev space."""
-    if isinstance(space, SobolevSpace):
-        return sobolev_density_sensitivity(1, 1.0)  # in bandwidths
-    return math.sqrt(2)
+        if isinstance(self.space_, SobolevSpace):
+            return mechanism, sobolev_density_sensitivity(1, 1.0)  # in bandwidths
+        return mechanism, math.sqrt(2)
 
 
 class PrintedKernelClassifier(PrivateKernelClassifier):

@@ -39,9 +39,6 @@ ROW_SHARE = 0.9
 ROOM = 1 - 2.0**-40
 BLOCK = 4096  # rows that are mapped together
 _UNIT_BALL = Bounds(norm=1.0)
-# The regulariser Λ of the public rule, in deviations of the noise. Chosen on held-out training rows
-# of MNIST among 0.1, 0.25, 0.5 and 1 at epsilon 1 and 10.
-NOISE_SHARE = 0.5
 
 
 @dataclass(eq=False, repr=False)
@@ -178,8 +175,6 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             n_rows=most,
             pca_share=self.pca_share if kept < n_features else 0.0,
             regularization=self.regularization,
-            noise_share=NOISE_SHARE,
-            tolerance=1e-6,
         )
         first, last = public.components(), public.objective()  # [L2] D, kappa, m
         if first is not None:

@@ -11,7 +11,6 @@ import math
 from scipy.stats import chi2
 
 from sfumato.papers.large_margin.ellipsoids import MarginLimits, MarginLoss
-from sfumato.papers.large_margin.private import NOISE_SHARE
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy.guarantee import Relation
 
@@ -75,8 +74,6 @@ def excess_risk_bound(
         n_rows=n_rows,
         pca_share=0.0,
         regularization=regularization,
-        noise_share=NOISE_SHARE,
-        tolerance=1e-6,
     ).objective()
     deviation = mechanism.sensitivity * mechanism.noise_multiplier
     longest = deviation**2 * float(chi2.ppf(1 - failure, limits.size))
