@@ -228,6 +228,9 @@ def test_a_double_too_long_is_no_id_however_many_there_are(n_long: int) -> None:
     for column in (ids, pd.Series(ids), pa.array(ids), pl.Series(ids), ids.tolist()):
         assert person_codes(column).tolist() == expected
         assert [any(bytes(each)) for each in person_digests(column)] == [c >= 0 for c in expected]
+    short = np.array([2**24 + 2, 2**24, 2**24 - 1, 5], dtype=np.float32)  # of fewer digits
+    for column in (short, pd.Series(short), pa.array(short), pl.Series(short)):
+        assert person_codes(column).tolist() == [-1, -1, 0, 1]
 
 
 ODD_IDS: list[object] = [

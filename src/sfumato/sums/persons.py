@@ -424,6 +424,9 @@ def id_cells(groups: Any) -> NDArray[Any]:
         texts = np.empty(len(times), dtype=object)
         texts[:] = [_time_text(time) for time in times]
         cells = np.asarray(texts[places])
+    if cells.dtype.kind == "f" and cells.itemsize < 8:  # of fewer digits, as LONG for doubles
+        limit = 2.0 ** (np.finfo(cells.dtype).nmant + 1)
+        cells = np.where(np.abs(cells) < limit, cells, np.nan).astype(np.float64)
     if cells.ndim == 2 and cells.shape[1] == 1:
         cells = cells[:, 0]
     if cells.ndim != 1:

@@ -191,7 +191,8 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
         and not arrow_kind(str(stored))
         and (declared != "string" or types.is_nested(stored) or types.is_interval(stored))
     ):
-        unit = str(stored).partition("[")[0]  # one cell decides the unit of times in some libraries
+        # One cell decides the unit of times, and the fields of a struct, in some libraries.
+        unit = re.split(r"[\[<]", str(stored))[0]
         raise InvalidInputError(f"{place} is of type {unit} and cannot be read as {declared}.")
     is_text = types.is_string(column.type)  # [Z1] each cell alone, from here on
     if kind == "f":
@@ -316,7 +317,7 @@ def part_of(
             column = compute.local_timestamp(column)
         elif not (types.is_timestamp(stored) or types.is_date(stored)):
             # One cell can make doubles of all whole numbers, so which numbers they are is not said.
-            kind = "number" if arrow_kind(str(stored)) else str(stored).partition("[")[0]
+            kind = "number" if arrow_kind(str(stored)) else re.split(r"[\[<]", str(stored))[0]
             raise InvalidInputError(f"{place} is of type {kind} and cannot be read as dates.")
         if types.is_timestamp(column.type):  # a cast would cut towards 1970
             column = compute.floor_temporal(column, unit="second")
