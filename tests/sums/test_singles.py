@@ -84,7 +84,7 @@ def test_sums_are_those_of_whole_numbers(
     assert np.array_equal(whole(found, bits + SINGLE_BITS), exact)
 
 
-@pytest.mark.parametrize("entry", [510, 511, 512, 513])  # at 512 a part adds up to 2**24 steps
+@pytest.mark.parametrize("entry", [2046, 2047, 2048, 2049])  # at 2048 a part adds up to 2**24 steps
 def test_columns_at_the_limit_are_exact(entry):
     rows = np.zeros((PART, 40))
     rows[:, 0], rows[::2, 1] = entry, entry + 1

@@ -606,7 +606,7 @@ class CodedRows(HeldRows):
             for column, (part, table) in zip(self.codes.T, white.tables, strict=False):
                 row[part] = np.bincount(column, factors, len(table)).astype(np.int64) @ table
         first = (total @ white.whole_projection) * (2.0 ** -(bits + white.bits) / PRODUCTS)
-        return np.column_stack([first, self.height * slopes.sum(axis=0)])
+        return np.column_stack([first, self.height * slopes.sum(axis=0, dtype=np.float64)])
 
 
 # Scores -----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
+from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import (
@@ -318,11 +318,12 @@ class GradientSum(_GradientStatistic):
 @lru_cache(maxsize=32)
 def slope_table(
     loss: Loss, clip: float, class_weights: tuple[float, ...] | None, bits: int
-) -> Weights:
-    """Return the slopes at all places of a score, one class after the other."""
+) -> NDArray[np.float32]:
+    """Return the slopes at all places of a score, one class after the other; 19 bits at most."""
     public = GradientSum(loss, clip, np.zeros((1, 1)), class_weights, slope_bits=bits)
     scores = np.arange(-LAST_PLACE, LAST_PLACE + 1)[:, None] * 2.0**-SCORE_BITS
-    return np.concatenate([public._computed(scores, np.full(len(scores), c))[:, 0] for c in (0, 1)])
+    found = [public._computed(scores, np.full(len(scores), c))[:, 0] for c in (0, 1)]
+    return np.concatenate(found, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,6 +376,7 @@ class ResidualSum(_GradientStatistic):
 
 def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, size: int) -> Array:
     """Scale the slopes of each person by their own factor, and cut them to the grid again."""
+    slopes = cast(slopes, "float64")
     factors = joined.shrinkage(products, rows, slopes, size)
     return truncate_to_grid(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
 

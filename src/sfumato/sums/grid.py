@@ -41,7 +41,7 @@ CACHED = 2**15  # numbers of a sum that are added together, so that they stay in
 
 SINGLE_BITS = 12  # rows are multiples of 2**-SINGLE_BITS
 MANTISSA = 24  # bits of a number in single precision
-PART = 256  # rows whose products are added in single precision, parts in double precision
+PART = 64  # rows whose products are added in single precision at most, parts in double precision
 MAX_DIGIT = 2.0**11  # steps of slopes that are multiplied as they are; ...
 BASE = 2.0**8  # ... larger ones are written with two digits of this base
 # OpenBLAS makes products of so few multiplications as they lie in memory, without a copy of the
@@ -283,27 +283,24 @@ class Float32Rows(HeldRows):
         digits and a column is at most the length of the digits of one score times that of the
         column. Columns for which that passes 2**24 steps are multiplied in double precision.
         """
-        counts = slopes.T * 2.0**bits  # whole numbers, in two digits if they are large
-        if np.abs(counts).max(initial=0.0) <= MAX_DIGIT:
-            return np.asarray(self._gathered(counts) * 2.0**-bits)
-        upper = np.rint(counts * (1 / BASE))
-        found = BASE * self._gathered(upper)
-        found += self._gathered(counts - BASE * upper)
-        return np.asarray(found * 2.0**-bits)
+        return self._gathered(slopes.T * 2.0**bits) * 2.0**-bits
 
-    def _gathered(self, counts: Doubles) -> Doubles:
-        digits, in_part = counts.astype(np.float32, order="C"), 0.0
-        largest = max(float(digits.max(initial=1.0)), -float(digits.min(initial=0.0)))
-        part = PART
-        while part * largest > 2.0 ** (MANTISSA - SINGLE_BITS):
+    def _gathered(self, counts: Doubles | Singles) -> Doubles:
+        largest = max(float(counts.max(initial=0.0)), -float(counts.min(initial=0.0)))
+        if largest > MAX_DIGIT:
+            upper = np.rint(counts * (1 / BASE))
+            return BASE * self._gathered(upper) + self._gathered(counts - BASE * upper)
+        digits = counts.astype(np.float32, order="C", copy=False)
+        part, limit = PART, 2.0 ** (MANTISSA - SINGLE_BITS)
+        longest = float(self.longest.max(initial=0.0))  # in a smaller part no column is longer
+        while largest * min(part, math.sqrt(part) * longest) > limit:
             part //= 2
-        if part >= MIN_PART and len(digits) * self.rows.shape[1] <= NARROW:
+        if part == PART or (part >= MIN_PART and len(digits) * self.rows.shape[1] <= NARROW):
             return self._added(digits, part)
-        if digits.size:  # the largest length of the numbers of one score in a part, or a bit more
-            squares = np.add.reduceat(digits * digits, range(0, counts.shape[1], PART), axis=1)
-            in_part = math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
-        steps = self.longest * (2.0**SINGLE_BITS * in_part)
-        (long,) = np.nonzero(steps > 2.0**MANTISSA)
+        # The largest length of the numbers of one score in a part, or a bit more.
+        squares = np.add.reduceat(digits * digits, range(0, counts.shape[1], PART), axis=1)
+        in_part = math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
+        (long,) = np.nonzero(self.longest * in_part > limit)
         found = self._added(digits, PART)
         if len(long):
             found[:, long] = counts @ self.rows[:, long].astype(np.float64)
