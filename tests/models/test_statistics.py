@@ -103,7 +103,7 @@ def test_no_neighbour_is_further_away_than_was_paid_for(
 
 
 def test_rows_that_break_their_bounds_add_nothing() -> None:
-    rows = np.array([[0, 0.5, 0.5], [0, 0.9, 0.9], [3, 0.1, 0.1], [-1, 0.1, 0.1], [1, np.nan, 0.0]])
+    rows = np.array([[0, 0.5, 0.5], [0, 0.8, 0.4], [3, 0.1, 0.1], [-1, 0.1, 0.1], [1, np.nan, 0.0]])
     np.testing.assert_array_equal(
         GroupSums(2, 2).add_up(rows, np.zeros(5, dtype=np.intp)), [[0.5, 0.5], [0, 0]]
     )
@@ -293,6 +293,9 @@ def test_a_mean_is_that_of_the_cells_that_are_there() -> None:
     (found,) = release_mean(rows, "age", bounds={"age": (0, 120)}, epsilon=1.0).table.to_pylist()
     assert abs(found["mean"] - 20) < 0.5
     assert found["count_low"] < 9200 < found["count_high"]
+    known = {"age": {"lower": 1, "upper": 120, "log": True, "missing": True}}
+    (found,) = release_sum(rows, "age", bounds=known, epsilon=1.0).table.to_pylist()
+    assert abs(found["sum"] - 9200 * 20) < 3000  # of the numbers, not of their logarithms
 
 
 def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:

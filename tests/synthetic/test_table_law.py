@@ -180,6 +180,8 @@ def test_cells_of_all_kinds(rng: np.random.Generator) -> None:
     assert cut.sizes[2] == 20  # eight more edges on either side of the cut, and both ends
     cells = TableCells.of(columns, np.zeros((1, 3)))
     assert cells.sizes == (101, 3, 3, 12)  # income: zero, the middle, the upper end
+    for given, levels in ((cut, 2), (cells, 0)):  # what is checked before the charge
+        assert all(n <= c.max_cells(levels) for n, c in zip(given.sizes, columns, strict=True))
     places = np.column_stack(
         [
             c.places(v)

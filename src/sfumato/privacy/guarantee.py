@@ -223,7 +223,7 @@ class Guarantee:
         """Return what a notebook shows."""
         rows = {
             "Epsilon": "none" if self.epsilon is None else rounded_up(self.epsilon, 4),
-            "Delta": f"{self.delta:g}",
+            "Delta": rounded_up(self.delta, 6),
             "Protects": f"{self.unit}, {self.relation}",
             "Public": "; ".join(self.public),
         }

@@ -42,12 +42,17 @@ def number(value: float | None, form: str = ".4g") -> str:
 def at_epsilon(guarantee: Guarantee) -> str:
     """Return the words that tell results of one name apart."""
     epsilon = guarantee.epsilon
-    return "" if epsilon is None or math.isinf(epsilon) else f" at epsilon {number(epsilon)}"
+    return "" if epsilon is None or math.isinf(epsilon) else f" at epsilon {at_most(epsilon)}"
 
 
-def scientific(value: float) -> str:
-    """Write a small probability: 1e-05 as 10⁻⁵."""
-    mantissa, _, exponent = f"{value:.3g}".partition("e")
+def at_most(value: float | None) -> str:
+    """Return a promised number to four digits, none of them too small."""
+    return number(value) if value is None or math.isinf(value) else rounded_up(value, 4)
+
+
+def scientific(value: float, digits: int = 3) -> str:
+    """Write a small probability, never too small a one: 1e-05 as 10⁻⁵."""
+    mantissa, _, exponent = rounded_up(value, digits).partition("e")
     if not exponent:
         return mantissa
     power = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
@@ -56,7 +61,7 @@ def scientific(value: float) -> str:
 
 def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     """Return the figures of a guarantee as pairs of name and text."""
-    epsilon = "none proved" if guarantee.epsilon is None else _epsilon(guarantee.epsilon)
+    epsilon = "none proved" if guarantee.epsilon is None else at_most(guarantee.epsilon)
     found = [("Epsilon", epsilon)]
     if guarantee.claimed_epsilon is not None:
         found.append(("Epsilon as printed, not proved", number(guarantee.claimed_epsilon)))
@@ -67,7 +72,7 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
         found.append(
             (
                 f"For a whole record of {reading.n_entries} numbers",
-                f"epsilon {_epsilon(reading.epsilon)}, delta {scientific(reading.delta)}",
+                f"epsilon {at_most(reading.epsilon)}, delta {scientific(reading.delta)}",
             )
         )
     if guarantee.is_private:  # what the best attacker can do
@@ -80,19 +85,12 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     return [*found, ("Status", standing(guarantee))]
 
 
-def _epsilon(value: float) -> str:
-    return rounded_up(value, 4) if math.isfinite(value) else number(value)
-
-
 def loss_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     """Return how often the privacy loss is above epsilon, where that is stated."""
     exceeds = guarantee.attacker.loss_exceeds if guarantee.is_private else None
     if exceeds is None:
         return []
-    told = "0"
-    if exceeds > 0:  # with two digits, never too small
-        digit = 10.0 ** (math.floor(math.log10(exceeds)) - 1)
-        told = scientific(math.ceil(exceeds / digit * (1 - 2e-11)) * digit)
+    told = scientific(exceeds * (1 - 2e-11), 2)  # by so much it was enlarged
     return [("Privacy loss above epsilon", f"probability at most {told}")]
 
 
@@ -153,6 +151,6 @@ def together_sentence(report: Report) -> str | None:
         return f"{opening}; no common guarantee can be stated for these."
     return (
         f"{opening}: all {len(report.results)} together have at most epsilon "
-        f"{number(total.epsilon)} and delta {scientific(total.delta)} (plain sums; a ledger may "
+        f"{at_most(total.epsilon)} and delta {scientific(total.delta)} (plain sums; a ledger may "
         "show less)."
     )
