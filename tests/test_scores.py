@@ -85,7 +85,7 @@ def test_one_odd_label_makes_no_other_wrong() -> None:
     for odd in ("odd", None, np.nan, 1j):
         spoilt = [*truth[:-1], odd]
         for labels in (np.array(spoilt), spoilt, pd.Series(spoilt)):
-            assert release_score(model, X, labels, epsilon=np.inf).value == 39 / 40
+            assert release_score(model, X, labels, epsilon=np.inf).value == 1.0
             assert row_scores(model, X, labels).sum() == 39
 
 
@@ -148,6 +148,24 @@ def test_a_model_that_answers_alone_gives_a_row_the_same_bits_in_any_company(nam
 
 
 # What is said ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("metric", ["accuracy", "auc"])
+def test_rows_without_a_label_are_left_out(metric: str, relation: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(4000, 2))
+    y = (X @ [1.0, 0.5] + rng.normal(0, 0.3, 4000) > 0).astype(float)
+    model = LogisticRegression().fit(X, y)
+    y[:500] = np.nan
+    y[500:600] = 7.0  # not a label of the model
+    truth = measure(model, X, y)[metric]
+    assert truth == pytest.approx(measure(model, X[600:], y[600:])[metric])
+    options = {"epsilon": 2.0, "metric": metric, "relation": relation}
+    found = [release_score(model, X, y, **options) for _ in range(25)]
+    values, deviation = [each.value for each in found], found[0].deviation
+    assert abs(np.mean(values) - truth) < 6 * deviation / 5 + 0.01 * (metric == "auc")
+    assert 0.4 < np.std(values) / deviation < 2
 
 
 def gaussian() -> PrivateGaussianClassifier:

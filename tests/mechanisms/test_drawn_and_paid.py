@@ -133,7 +133,8 @@ class Script:
     def discrete_gaussian(self, scale: float, size: int) -> np.ndarray:
         return self.noise(Draw("discrete_gaussian", GAUSSIAN, scale, size))
 
-    def choose(self, exponents: np.ndarray) -> int:
+    def choose(self, exponents: np.ndarray, times: np.ndarray | None = None) -> int:
+        assert times is None or (times == 1).all()
         self.draws.append(Draw("choose", exponents=exponents.copy()))
         return exponents.size // 2
 
@@ -372,11 +373,11 @@ def test_ranks_of_all_groups_are_paid_for_together(
     script, rng, worst = Script(monkeypatch), np.random.default_rng(0), 0.0
     ranks, logs = ((0.5, 0.0), (0.9, 0.0)), ((0.0,) * 26, (-1e6,) * 3 + (0.5,) * 23)
     budget = Budget(1.0, 0.0, ArrayRecords(np.zeros((2, 1)), relation=relation))
-    counted = CountTables((n_groups + 1, 24), ((0, 1),))
+    counted = CountTables((n_groups * 24 + 1,), ((0,),))
     release = budget.ranks(counted, n_groups, ranks, None, logs)
     budget.calibrate()
     mechanism = release.mechanism
-    counts = 1 + np.arange((n_groups + 1) * 24.0) % 5  # the last group has no value
+    counts = 1 + np.arange(n_groups * 24 + 1.0) % 5  # the last has no value
     for _ in range(200):
         near = counts.copy()
         here, there = rng.choice(len(counts), 2, replace=False)
@@ -390,8 +391,8 @@ def test_ranks_of_all_groups_are_paid_for_together(
             np.array([d.exponents for d in released(case, script, v)[1]]) for v in (counts, near)
         ]
         change = draws[0] - draws[1]
-        each = (change.max(axis=1) - change.min(axis=1)).reshape(len(ranks), n_groups)
-        worst = max(worst, each.sum(axis=1).max())
+        each = (change.max(axis=1) - change.min(axis=1)).reshape(n_groups, len(ranks))
+        worst = max(worst, each.sum(axis=0).max())
     assert 0.4 < worst <= 0.5
 
 

@@ -222,7 +222,7 @@ def test_what_cannot_be_released_there_is_refused(value: np.ndarray) -> None:
 
 
 def test_scores_are_enlarged_and_kept_in_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.mechanisms.exponential.choose", lambda exponents: exponents)
+    monkeypatch.setattr("sfumato.mechanisms.exponential.choose", lambda exponents, _: exponents)
     exponents: Any = ExponentialMechanism(1.0, 2.0).chosen(np.array([0.0, -1.0, -1e12]))
     assert exponents[1] == pytest.approx(-1.0, rel=1e-6)
     assert exponents[1] / (1 - 2.0**-30) > -1.0 / (1 + 2**-27) - 1e-15

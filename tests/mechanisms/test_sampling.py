@@ -173,16 +173,22 @@ def test_coins(seed: int) -> None:
 
 
 def test_choice_follows_the_exact_shares(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    exponents = np.array([-2.0, 0.0, -800.0, -1.0])
-    shares = np.exp(exponents) / np.exp(exponents).sum()
+    exponents, times = np.array([-2.0, 0.0, -800.0, -1.0]), np.array([3, 1, 2, 2])
+    shares = np.repeat(np.exp(exponents), times) / (times * np.exp(exponents)).sum()
     with seeded(seed):
-        counts = np.bincount([choose(exponents) for _ in range(5000)], minlength=4)
-    assert counts[2] == 0
+        counts = np.bincount([choose(exponents, times) for _ in range(5000)], minlength=8)
+    assert counts[4] == counts[5] == 0
     assert chisquare(counts[shares > 0.01], shares[shares > 0.01] * 5000).pvalue > FALSE_ALARM
     monkeypatch.setattr(np, "abs", np.zeros_like)  # every draw is next to an edge
     with seeded(seed):
-        exact = np.bincount([choose(exponents) for _ in range(800)], minlength=4)
+        exact = np.bincount([choose(exponents, times) for _ in range(800)], minlength=8)
     assert chisquare(exact[shares > 0.01], shares[shares > 0.01] * 800).pvalue > FALSE_ALARM
+
+
+def test_candidates_in_a_row_are_as_often_as_each_other() -> None:
+    words = iter([2**63, 2**64 - 1, 2**64 - 2, 11])  # of seven: two words too many
+    with drawing_from(lambda count: np.full(count, next(words), np.uint64)):
+        assert choose(np.zeros(1), np.array([7])) == 11 % 7
 
 
 def test_bits_come_from_the_system_unless_a_test_says_otherwise() -> None:
@@ -407,16 +413,20 @@ def test_choices_next_to_their_edges(spread: float, monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(int(spread))
     exponents = -spread * rng.random(40)
     exponents -= exponents.max()
-    shares = [EXACT.exp(EXACT.mpf(float(e))) for e in exponents]
+    times = rng.integers(1, 2 ** (1 + int(spread) % 3 * 15), 40)
+    shares = [
+        EXACT.exp(EXACT.mpf(float(e))) * int(n) for e, n in zip(exponents, times, strict=True)
+    ]
     edges = [EXACT.fsum(shares[: i + 1]) / EXACT.fsum(shares) for i in range(40)]
     asked: list[int] = []
-    monkeypatch.setattr(sampling, "_choose_exactly", lambda e, bits: asked.append(bits) or -1)
+    monkeypatch.setattr(sampling, "_choose_exactly", lambda e, t, bits: asked.append(bits) or 0)
     decided = 0
     for bits in {int(EXACT.floor(edge * TOP)) + o for edge in edges for o in OFFSETS}:
         if 0 <= bits < TOP:
-            with drawing_from(lambda count, bits=bits: np.full(count, 2 * bits, np.uint64)):
-                choice = choose(exponents)
-            if choice < 0:
+            words = iter([2 * bits])
+            with drawing_from(lambda n, words=words: np.full(n, next(words, 0), np.uint64)):
+                choice = int(np.searchsorted(np.cumsum(times), choose(exponents, times), "right"))
+            if asked:
                 assert asked.pop() == bits  # all that was drawn before
             else:
                 decided += 1

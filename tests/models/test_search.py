@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +20,6 @@ from sfumato.exceptions import (
     InvalidInputError,
     LedgerError,
 )
-from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
@@ -139,84 +136,6 @@ def test_a_random_duration_is_a_condition() -> None:
     quick = search(constant_time=False, runs="logarithmic").fit(X, y)
     assert quick.guarantee_.status == "conditional"
     assert "duration" in quick.guarantee_.conditions[0]
-
-
-# Interruptions -----------------------------------------------------------------------------------
-
-
-def killed_at(step: str, X: Any, y: Any, **options: Any) -> None:
-    """Fit in a child that is killed as it begins a step."""
-    child = os.fork()
-    if child == 0:
-        try:
-            kill = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
-            owner, name = {
-                "charge": (DatasetBudget, "charge"),
-                "runs": (sf.PrivateSearchCV, "_search"),
-                "winner": (search_module, "write_state"),
-                "after the winner": (search_module, "save"),
-            }[step]
-            real, calls = getattr(owner, name), []
-
-            def counted(*args: Any, **words: Any) -> Any:
-                calls.append(1)
-                first = (
-                    2 if name in ("write_state", "save") else 1
-                )  # the first is before the charge
-                return real(*args, **words) if len(calls) < first else kill()
-
-            setattr(owner, name, counted)
-            search(**options).fit(X, y)
-        finally:
-            os._exit(7)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-
-
-@pytest.mark.parametrize("step", ["charge", "runs", "winner", "after the winner"])
-def test_a_killed_search_is_paid_for_once_and_has_one_winner(step: str, tmp_path: Path) -> None:
-    X, y = rows()
-    budget = sf.Ledger(tmp_path / "l.db").create("patients", epsilon=2.0, delta=1e-4)
-    options: dict[str, Any] = {"ledger": budget, "resume": tmp_path / "search"}
-    killed_at(step, X, y, **options)
-    assert budget.statement().charges == (step != "charge")
-    assert not (tmp_path / "search" / "winner.sfumato").exists()
-    found = search(**options).fit(X, y)  # the budget would not pay twice
-    assert budget.statement().charges == 1
-    assert found.guarantee_.charges == (budget.history()[0].mark,)
-    with taped() as tape:
-        again = search(**options).fit(X, y)
-    assert not tape.releases
-    np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
-    for name in ("best_score_", "best_params_", "guarantee_"):
-        assert getattr(again, name) == getattr(found, name)
-
-
-def test_a_folder_is_of_one_search_and_one_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y = rows()
-    budget = sf.Ledger().create("patients", epsilon=20.0, delta=1e-4)
-    options: dict[str, Any] = {"ledger": budget, "resume": tmp_path / "search"}
-    with monkeypatch.context() as patch:
-        patch.setattr(sf.PrivateSearchCV, "_guarantee", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            search(**options).fit(X, y)
-    with pytest.raises(InvalidInputError, match="other settings"):
-        search(**options | {"epsilon": 1.0}).fit(X, y)
-    other = sf.Ledger().create("patients", epsilon=2.0, delta=1e-4)
-    search(**options | {"ledger": other}).fit(X, y)  # which has not paid, and pays
-    assert (budget.statement().charges, other.statement().charges) == (1, 1)
-    with search_module.open_folder(tmp_path / "held", []), pytest.raises(InvalidInputError):
-        search(**options | {"resume": tmp_path / "held"}).fit(X, y)
-    piped = make_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), linear())
-    grid = {"privatelinearclassifier__n_steps": [2, 3]}
-    with pytest.raises(InvalidInputError, match="can be saved"):
-        sf.PrivateSearchCV(piped, grid, **options | {"resume": tmp_path / "new"}).fit(X, y)
-    assert budget.statement().charges == 1  # what cannot be stored is not paid for
-
-
-def interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 # Other estimators --------------------------------------------------------------------------------

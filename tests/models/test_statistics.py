@@ -138,19 +138,20 @@ def rank_law(counts: np.ndarray, wanted: float, per_rank: float, logs: np.ndarra
     return weights / weights.sum()
 
 
-@pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 2), (True, 1)])
-def test_ranks_have_their_law(is_paired: bool, n_groups: int) -> None:
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize(("is_paired", "n_groups"), [(False, 3), (True, 1)])
+def test_ranks_have_their_law(is_paired: bool, n_groups: int, is_weighted: bool) -> None:
     q, epsilon, size, slack = 0.8, 1.5, 2.0, -1.2
-    logs = np.log([1, 4, 2, 1, 3, 1])
+    logs = np.log([1, 4, 2, 1, 3, 2, 1, 1]) * is_weighted
     per_rank = epsilon / 2 / (size * (0.5 if is_paired else q))
-    start = np.array([[3, 0, 4, 1], [0, 2, 0, 5]])[:n_groups]
-    ranks = ((q, slack),)
-    mechanism = RankMechanism(size, epsilon, n_groups, ranks, is_paired, (tuple(logs),))
-    padded = np.vstack([start, np.zeros(4)])
-    drawn = np.array([mechanism.release(padded, ledger=None)[:, 0] for _ in range(3000)])
+    start = np.array([[3, 0, 0, 4, 1, 0], [0, 0, 2, 0, 0, 5], np.zeros(6)])[:n_groups]
+    weights = (tuple(logs),) if is_weighted else ()
+    mechanism = RankMechanism(size, epsilon, n_groups, ((q, slack),), is_paired, weights)
+    counts = np.append(start, 7.0)  # of what is missing
+    drawn = np.array([mechanism.release(counts, ledger=None)[:, 0] for _ in range(3000)])
     for group in range(n_groups):
         law = rank_law(start[group], q * start[group].sum() + slack, per_rank, logs)
-        found = np.bincount(drawn[:, group], minlength=6)
+        found = np.bincount(drawn[:, group], minlength=8)
         assert stats.chisquare(found, law * len(drawn)).pvalue > FALSE_ALARM
 
 

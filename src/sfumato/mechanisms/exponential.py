@@ -79,13 +79,15 @@ class ExponentialMechanism(Mechanism):
         self._charge(ledger)
         return self.chosen(utility)
 
-    def chosen(self, utility: NDArray[np.float64]) -> int:
+    def chosen(self, utility: NDArray[np.float64], times: Places | None = None) -> int:
         """Choose by scores, for a release that has been charged as part of another mechanism.
 
         Parameters
         ----------
         utility : ndarray of shape (n_candidates,)
             Finite scores.
+        times : ndarray of shape (n_candidates,), optional
+            Each score is that of so many candidates in a row; by default of one.
 
         Returns
         -------
@@ -93,14 +95,15 @@ class ExponentialMechanism(Mechanism):
             Place of the chosen candidate.
         """
         if math.isinf(self.epsilon):
-            return int(np.argmax(utility))
+            return int(np.argmax(utility if times is None else np.repeat(utility, times)))
         step = grid_step(self.sensitivity, sensitivity=self.sensitivity, spread=1.0)
-        gap = to_grid(utility, step) - to_grid(utility, step).max()
+        gap = to_grid(utility, step)
+        gap -= gap.max()
         # max(u_i, best - floor) has the sensitivity of u_i and keeps the exponents small enough
         # for their rounding (2**-33 epsilon) to hide in the second step paid for here.
         floor = 2.0**20 * self.sensitivity
         slope = self.epsilon / (2 * (self.sensitivity + 2 * step))
-        return choose(np.asarray(np.maximum(gap, -floor) * slope))
+        return choose(np.asarray(np.maximum(gap, -floor) * slope), times)
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ class RankMechanism(Mechanism):
     epsilon : float
         Bounded range of one rank; infinity means the best cells.
     n_groups : int
-        Groups; counts of one more group, of what has no value, are passed over.
+        Groups of as many cells each; the last count, of what has no value, is passed over.
     ranks : tuple of (float, float)
         q and slack of each wanted rank.
     is_paired : bool
@@ -240,21 +243,27 @@ class RankMechanism(Mechanism):
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Places:
         """Charge the ledger, then choose places by counts, in shape (n_groups, n_ranks)."""
-        counts = as_statistic(value).reshape(self.n_groups + 1, -1)[:-1]
+        counts = as_statistic(value)[:-1].reshape(self.n_groups, -1)
         self._charge(ledger)
-        below = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1)
-        nothing = np.zeros((self.n_groups, 1))
-        first = np.hstack([nothing - np.inf, below[:, :-1], below[:, -1:]])
-        last = np.hstack([nothing, below[:, 1:], nothing + np.inf])
         chosen = np.empty((self.n_groups, len(self.ranks)), dtype=np.intp)
-        for j, (q, slack) in enumerate(self.ranks):
-            chooser = self._chooser(q)
-            logs = np.array(self.logs[j] if self.logs else 0.0)
-            weights = 2 * chooser.sensitivity / chooser.epsilon * logs
-            for i, total in enumerate(below[:, -1]):
-                wanted = q * total + slack
-                outside = np.maximum(first[i] - wanted, wanted - last[i])  # [R1]
-                chosen[i, j] = chooser.chosen(weights - np.maximum(outside, 0.0))
+        end = counts.shape[1] + 2
+        for i, cells in enumerate(counts):
+            held = np.flatnonzero(cells != 0)
+            below = np.append(0.0, np.cumsum(cells[held]))
+            is_first = np.full(end, bool(self.logs))
+            for each in ([0, 1, end - 1], held + 1, held + 2):
+                is_first[each] = True
+            places = np.flatnonzero(is_first)  # [R3] empty cells side by side are one, as often
+            times = np.diff(places, append=end)
+            first, last = below[np.searchsorted(held, [places - 1, places])]
+            first[0], last[-1] = -np.inf, np.inf
+            for j, (q, slack) in enumerate(self.ranks):
+                chooser = self._chooser(q)
+                weights = np.array(self.logs[j] if self.logs else 0.0)
+                weights *= 2 * chooser.sensitivity / chooser.epsilon
+                wanted = q * below[-1] + slack
+                outside = np.maximum(first - wanted, wanted - last)  # [R1]
+                chosen[i, j] = chooser.chosen(weights - np.maximum(outside, 0.0), times)
         return chosen
 
 

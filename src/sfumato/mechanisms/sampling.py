@@ -237,27 +237,36 @@ def _resolve_coin(probability: Callable[[Any], Real], bits: int) -> bool:
     return False
 
 
-def choose(exponents: Array) -> int:
-    """Draw i with probability ``exp(exponents_i) / sum exp(exponents)``, exactly."""
-    shares = np.exp(exponents)
-    edges = np.cumsum(shares)
+def choose(exponents: Array, times: NDArray[np.intp] | None = None) -> int:
+    """Draw i with probability ``exp(exponents_i) / sum exp(exponents)``, exactly.
+
+    With `times`, each exponent is that of so many candidates in a row.
+    """
+    times = np.ones(exponents.size, dtype=np.intp) if times is None else times
+    shares = np.exp(exponents) * times
+    edges: Array = np.cumsum(shares)
     edges /= edges[-1]
     word = random_words(1)
     uniform = float(midpoints(word)[0])
     choice = int(np.searchsorted(edges, uniform))
     # Doubles give each edge to within n_candidates roundings; near an edge, decide exactly.
-    if np.abs(edges - uniform).min() > 2.0**-50 * (exponents.size + 16) and choice < edges.size:
-        return choice
-    return _choose_exactly(exponents, int(word[0]) >> 1)
+    is_near = np.abs(edges - uniform).min() <= 2.0**-50 * (exponents.size + 16)
+    if is_near or choice >= edges.size:
+        choice = _choose_exactly(exponents, times, int(word[0]) >> 1)
+    n, place = int(times[choice]), 0
+    while n > 1 and (place := int(random_words(1)[0])) >= 2**64 - 2**64 % n:
+        pass
+    return int(times[:choice].sum()) + place % n
 
 
-def _choose_exactly(exponents: Array, bits: int) -> int:
+def _choose_exactly(exponents: Array, times: NDArray[np.intp], bits: int) -> int:
     length = 63
     with _exact_lock:
         while True:
             bits, length = (bits << 64) | int(random_words(1)[0]), length + 64
             with _exact.workprec(length + GUARD):
-                shares = [_exact.exp(_exact.mpf(float(e))) for e in exponents]
+                exact = [_exact.exp(_exact.mpf(float(e))) for e in exponents]
+                shares = [share * int(n) for share, n in zip(exact, times, strict=True)]
                 total = _exact.fsum(shares)
                 low, high = (_exact.ldexp(total * (bits + end), -length) for end in (0, 1))
                 margin = total * _margin(length)

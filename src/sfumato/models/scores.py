@@ -28,7 +28,7 @@ from sfumato.mechanisms.base import require_epsilon
 from sfumato.models.budget import Budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.persons import PersonUnit
-from sfumato.sums.records import ArrayRecords
+from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import CountTables
 from sfumato.tables.bounds import label_places
 from sfumato.tables.cells import as_cells, as_numbers, columns_of, is_table
@@ -112,8 +112,8 @@ def say_once(about: str, words: str, *, stacklevel: int) -> None:
 
 
 METRICS = {True: ("r2", "mae"), False: ("accuracy", "auc")}  # of regressors, and of classifiers
-AUC_BINS = 64
 ROWS_ALONE = "the model's answer for a row has the same bits whatever rows it is asked with"
+FEWEST_BINS, MOST_BINS = 8, 64  # of probabilities, for the area under the ROC curve
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,7 @@ def release_score(
         The budget; no score needs a delta.
     metric : {"accuracy", "auc", "r2", "mae"}, optional
         By default the share of right labels, or R². The area under the ROC curve is of two labels.
+        Rows without a label that the model knows are left out.
     unit : {"record", "person"}, optional
         By default that of the ledger; without one, persons where the model's bounds name them.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
@@ -221,7 +222,7 @@ def release_score(
     True
     """
     from sfumato.models.base import PrivateEstimator  # here: they import this file
-    from sfumato.models.statistics import GroupSums
+    from sfumato.models.statistics import NOT_THERE, Axis, GroupedRows, GroupSums
 
     bounds: Any = getattr(model, "bounds", None)
     of_table = isinstance(bounds, TableBounds)
@@ -249,9 +250,8 @@ def release_score(
     expected, is_own = getattr(model, "n_features_in_", None), isinstance(model, PrivateEstimator)
     if isinstance(X, np.ndarray) and expected not in (None, shape[-1]):
         raise InvalidInputError(f"X has {shape[-1]} features, the model expects {expected}.")
-    if metric == "auc":
-        statistic = CountTables((AUC_BINS,), ((0,),), 2)
-    elif metric != "accuracy":
+    labels = np.asarray(getattr(model, "classes_", ()))
+    if metric in METRICS[True]:
         low, high = range_of_target(target_bounds or getattr(model, "target_bounds", None), bounds)
         width = (high - low) / 2
         statistic = GroupSums(1, 4 if metric == "r2" else 2)  # type: ignore[assignment]
@@ -260,14 +260,13 @@ def release_score(
         predicted, codes = np.asarray(model.predict(X)), np.zeros(len(truth), dtype=np.intp)
         if predicted.shape != truth.shape:
             raise InvalidInputError("The model must predict one number or label for each row.")
+        codes = label_places(labels, truth) if len(labels) else codes  # -1 adds nothing
         if metric == "accuracy":
-            return are_right(predicted, truth)[:, None].astype(np.float64), codes
-        if metric == "auc":  # [U4] a cell of a probability, and a label
-            chances = np.nan_to_num(np.asarray(model.predict_proba(X))[:, 1:])
-            cells = np.clip(chances * AUC_BINS, 0, AUC_BINS - 1)
-            return cells, label_places(np.asarray(model.classes_), truth)
+            return are_right(predicted, truth)[:, None].astype(np.float64), np.minimum(codes, 0)
+        if metric == "auc":
+            return np.asarray(model.predict_proba(X), dtype=np.float64)[:, 1:], codes
         pair = np.column_stack([as_numbers(truth), as_numbers(predicted)]) - (low + high) / 2
-        codes[~np.isfinite(pair).all(axis=1)] = -1  # it adds nothing
+        codes[~np.isfinite(pair).all(axis=1)] = -1
         pair = np.clip(np.nan_to_num(pair / width), -1, 1)
         t, error, ones = pair[:, 0], np.diff(pair).ravel() / 2, np.ones(len(truth))
         if metric == "mae":
@@ -292,11 +291,18 @@ def release_score(
                     parts.append((blank, np.full(1, -(metric != "accuracy"), dtype=np.intp)))
     rows, codes = (np.concatenate(each) for each in zip(*parts, strict=True))
     if person is None:
-        records = ArrayRecords(rows, codes, relation=relation)
+        records: Records = ArrayRecords(rows, codes, relation=relation)
     else:
         records = ArrayRecords.of_persons(
             rows, codes, groups=groups, unit=person, relation=relation
         )
+    if metric == "auc":  # [U4] a cell of a probability, and a label; fewer where noise is large
+        n_bins = math.sqrt((records.public_rows or 10_000) * require_epsilon(epsilon)) / 2
+        n_bins = int(min(max(n_bins, FEWEST_BINS), MOST_BINS))
+        edges = tuple(np.linspace(0, 1, n_bins + 1).tolist())
+        axis = Axis("probability", (None,) * (n_bins + 1), edges)  # the last one: none
+        records = records.mapped(GroupedRows((axis,)))
+        statistic = CountTables((n_bins + 1,), ((0,),), 2)
     public = ["the model"] + ["range of the target"] * is_regressor(model)
     if Relation(relation) is Relation.REPLACE_ONE:
         public.append("number of rows" if person is None else "number of persons")
@@ -309,13 +315,15 @@ def release_score(
     noise, n_rows = budget.noise(release), records.public_rows
     if metric == "accuracy":
         wrong, right = (float(count) for count in drawn)
-        total = max(wrong + right if n_rows is None else float(n_rows), 1.0)
-        deviation = noise / total
-        if n_rows is not None:  # both counts tell the same: their mean has half the variance
-            right, deviation = (right + n_rows - wrong) / 2, deviation * math.sqrt(0.5)
-        value = min(max(right / total, 0.0), 1.0)
+        known, share = max(wrong + right, 1.0), math.sqrt(0.5)
+        if n_rows is not None and n_rows - known < NOT_THERE * math.sqrt(2) * noise:
+            known, right = float(n_rows), (right + n_rows - wrong) / 2  # both tell the same
+        else:
+            share = math.hypot(right, wrong) / known
+        value, deviation = min(max(right / known, 0.0), 1.0), min(share, 1.0) * noise / known
     elif metric == "auc":
-        sizes = np.maximum((table := drawn.reshape(AUC_BINS, 2)).sum(axis=0), 1.0)
+        table = drawn.reshape(-1, 2)[:-1]
+        sizes = np.maximum(table.sum(axis=0), 1.0)
         shares = table / sizes
         lower = np.cumsum(shares, axis=0) - shares / 2  # of each label, below a cell
         value = float(np.clip(shares[:, 1] @ lower[:, 0], 0.0, 1.0))

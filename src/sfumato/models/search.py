@@ -5,17 +5,10 @@ A search has a plan (public, what every run releases), then one charge, then run
 
 from __future__ import annotations
 
-import fcntl
-import json
 import math
-import os
-import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,19 +21,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, to_numpy
-from sfumato.core.atomic_file import atomic_write
 from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters, one_of, real
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.chain import decode_event
-from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
 from sfumato.models.base import PrivateEstimator, target_range
 from sfumato.models.pipelines import check_pipeline
-from sfumato.models.saving import load, save
 from sfumato.models.scores import are_right, unproved_of
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
@@ -255,9 +244,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     constant_time : bool, default=True
         Make all runs that the law allows and look at K of them, so that neither duration nor
         progress reveals K. False makes K runs only; the guarantee then has a condition.
-    resume : path-like, optional
-        A folder for this search alone, as secret as the rows. After an interruption the same call
-        searches again without a second charge; after the end it returns the same winner.
     n_jobs : int, optional
         Runs at a time.
     epsilon, delta : float, default=1.0, 1e-6
@@ -313,7 +299,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     mean_runs: float = 5.0
     score_share: float = 0.1
     constant_time: bool = True
-    resume: Any = None
     n_jobs: int | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -395,49 +380,21 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             total = float(records.release(ScoreSum(), score_noise, receipt)[0])
             return total / (records.public_rows or 1), choice, model
 
-        public: list[Any] = [
-            cost.event.to_dict(),
-            [repr(sorted(each.items())) for each in settings],
-        ]
-        public += [cost.epsilon, cost.delta, str(self.constant_time)]
-        public += [private.unit, private.relation, repr(self._candidate({}, 1.0))]
-        with nullcontext() if self.resume is None else open_folder(self.resume, public) as kept:
-            if kept is not None and (kept["folder"] / WINNER).exists():
-                (score, choice), model = kept["winner"], load(kept["folder"] / WINNER)
-            else:
-                if kept is not None:  # what cannot be stored is refused before the charge
-                    save(self._candidate(settings[0], 1.0), kept["folder"] / "candidate.sfumato")
-                charges = self._pay(cost.event, private, kept)
-                (score, choice, model), runs = self._search(cost.event, len(settings), run)
-                # Its own guarantee would leave out the other runs.
-                guarantee = replace(self._guarantee(cost, runs, X), charges=charges)
-                private_step(model)[1].guarantee_ = guarantee
-                if kept is not None:
-                    write_state(kept["folder"], {**kept, "winner": [score, choice]})
-                    save(model, kept["folder"] / WINNER)  # from now on it is the winner
+        promise: dict[str, Any] = {"unit": private.unit, "relation": private.relation}
+        charges = prepay(self.ledger, cost.event, **promise).charges
+        (score, choice, model), runs = self._search(cost.event, len(settings), run)
+        # Its own guarantee would leave out the other runs.
+        guarantee = replace(self._guarantee(cost, runs, X), charges=charges)
+        private_step(model)[1].guarantee_ = guarantee
         self.best_estimator_ = model
         self.best_params_ = dict(settings[choice])
         self.best_score_ = score
         self.cost_ = cost
-        self.guarantee_ = private_step(model)[1].guarantee_
+        self.guarantee_ = guarantee
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
         return self
-
-    def _pay(
-        self, event: SelectionEvent, private: PrivateEstimator, kept: Mapping[str, Any] | None
-    ) -> tuple[str, ...]:
-        """Charge the search, unless the ledger has its charge already; return the charge's mark."""
-        promise: dict[str, Any] = {"unit": private.unit, "relation": private.relation}
-        if kept is None or self.ledger is None:
-            return prepay(self.ledger, event, **promise).charges
-        if not isinstance(self.ledger, DatasetBudget):
-            raise InvalidInputError("'resume' finds its charge in a ledger: give Ledger.dataset.")
-        for line in self.ledger.lines():  # [V11] of an interrupted search, which showed nothing
-            if line.note.reference == kept["reference"] and decode_event(line) == event:
-                return (line.mark,)
-        return self.ledger.charge(event, reference=kept["reference"], **promise).charges
 
     def _plan(self, X: Any, y: Any) -> _Plan:
         """Return what every run does: public, known before the charge."""
@@ -560,43 +517,3 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     predict_proba = _of_winner("predict_proba", "Return class probabilities.", "ndarray")
     decision_function = _of_winner("decision_function", "Return scores of classes.", "ndarray")
     score = _of_winner("score", "Score the winner on public rows, without privacy.", "float")
-
-
-# Interruptions ----------------------------------------------------------------------------------
-
-WINNER = "winner.sfumato"
-
-
-@contextmanager
-def open_folder(path: str | os.PathLike[str], public: list[Any]) -> Iterator[dict[str, Any]]:
-    """Hold the folder of a search, for this process alone, and yield what it says of the search."""
-    folder = Path(path)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    digest = sha256(json.dumps(public).encode()).hexdigest()
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # [V12] ends with the process
-        except BlockingIOError:
-            raise InvalidInputError(
-                f"'resume': another search is using the folder '{folder}'. Wait until it ends; the "
-                "same call then returns its winner."
-            ) from None
-        if not (folder / "search.json").exists():
-            write_state(folder, {"search": digest, "reference": uuid.uuid4().hex, "winner": None})
-        kept = json.loads((folder / "search.json").read_text())
-        if kept["search"] != digest:
-            raise InvalidInputError(
-                f"'resume': the folder '{folder}' is of a search with other settings. Give it "
-                "those settings, or another folder."
-            )
-        yield {**kept, "folder": folder}
-    finally:
-        os.close(held)
-
-
-def write_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write what a folder says of its search, aside and renamed."""
-    kept = {name: state[name] for name in ("search", "reference", "winner")}
-    with atomic_write(folder / "search.json") as file:
-        file.write(json.dumps(kept).encode())

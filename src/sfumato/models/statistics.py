@@ -38,7 +38,7 @@ from sfumato.tables.schema import Column, Feature, TableBounds, bounds_from
 Array = NDArray[np.float64]
 
 MAX_GROUPS = 10**6
-MAX_CELLS, MAX_PLACES = 2**17, 2**21  # of a quantile's grid, and of those of all groups
+MAX_CELLS, MAX_PLACES = 2**18, 2**21  # of a quantile's grid, and of those of all groups
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
@@ -176,12 +176,14 @@ class GroupedRows:
     numbers: ``(x, t, group) -> numbers`` of cells x inside of their ranges, which are t scaled to
         [-1, 1].
     n_numbers: How many.
+    n_cells: If given, the number is the place of a cell among so many, and a row is one place.
     """
 
     axes: tuple[Axis, ...]
     ranges: tuple[tuple[float, float], ...] = ()
     numbers: Callable[[Array, Array, Any], Array] | None = None
     n_numbers: int = 0
+    n_cells: int = 0
 
     @property
     def n_groups(self) -> int:
@@ -206,7 +208,10 @@ class GroupedRows:
         values = np.clip(np.where(is_gone[:, None], low, values), low, high)
         t = np.clip((values - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
         numbers = self.numbers(values, t, group)
-        return np.column_stack([np.where(is_gone, self.n_groups, group), numbers])
+        group = np.where(is_gone, self.n_groups, group)
+        if self.n_cells:
+            return np.reshape(numbers, (-1, 1)) + group[:, None] * self.n_cells
+        return np.column_stack([group, numbers])
 
 
 def _place(_: Array, t: Array, __: Any, n_cells: int) -> Array:
@@ -774,15 +779,17 @@ def release_quantiles(
     low, high = feature.range
     if is_whole:  # a cell is one whole number, if they are not too many
         n_cells, low, high = min(n_cells, int(high - low) + 1), low - 0.5, high + 0.5
-    rows = GroupedRows(asked.axes, ((low, high),), partial(_place, n_cells=n_cells), 1)
-    counts, step = CountTables((n_groups + 1, n_cells), ((0, 1),)), (high - low) / n_cells
+    rows = GroupedRows(
+        asked.axes, ((low, high),), partial(_place, n_cells=n_cells), n_cells=n_cells
+    )
+    counts, step = CountTables((n_groups * n_cells + 1,), ((0,),)), (high - low) / n_cells
     farthest = high - low if is_whole else 2 * n_cells
     growth = WIDER ** np.arange(math.ceil(math.log(farthest, WIDER)) + 1)
     away = np.unique(np.floor(growth)) - 0.5 if is_whole else step / 2 * growth
     widths = np.log(np.diff(away, prepend=0))[[*range(len(away)), -1, -1]]
     upper = (*[NEVER] * (len(away) + 1), *widths.tolist())  # never on the other side
     edges, points = np.append(-away[::-1], away), tuple((each, 0.0) for each in shares)
-    few = CountTables((n_groups + 1, len(edges) + 1), ((0, 1),))
+    few = CountTables((n_groups * (len(edges) + 1) + 1,), ((0,),))
     end = END_SHARE * ROUNDED_DOWN / len(shares)
     middle = asked.budget.ranks(counts, n_groups, points, 1 - END_SHARE if error_bars else None)
     moved = asked.records.sensitivity(few, 1)  # [R4]
@@ -797,7 +804,8 @@ def release_quantiles(
     far = np.full((2, *found.shape), np.nan)
     for i, release in enumerate(outer):  # around what was released
         around = partial(_place_around, middle=found[:, [i]], edges=edges)
-        chosen = asked.draw(release, replace(rows, numbers=around)) - len(away) - 1
+        near = replace(rows, numbers=around, n_cells=len(edges) + 1)
+        chosen = asked.draw(release, near) - len(away) - 1
         steps = np.clip(np.abs(chosen), 0, len(away) - 1)
         far[:, :, i] = away[steps].T - 0.5 * is_whole
     figures = {"at": np.tile(shares, (n_groups, 1))}
