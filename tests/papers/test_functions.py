@@ -74,7 +74,7 @@ def test_claims_and_noise_of_a_density_can_fail(
 
 def test_a_rough_release_is_not_called_smooth(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = bumps(0.3, 0.7) + 0.2 * np.where(np.arange(len(GRID)) % 2, 1, -1)
-    monkeypatch.setattr(figures, "densities", fake_densities(rough[None]))
+    monkeypatch.setattr(figures, "densities", fake_densities(np.tile(rough, (4, 1))))
     claims = figures.figure_1(QUICK).claims
     assert claims["the released curve is as smooth as the estimate"] is False
     assert all(figures.figure_2(QUICK).claims.values())

@@ -138,6 +138,24 @@ def test_every_entry_has_a_command(paper: str) -> None:
         assert f"sfumato reproduce {paper} --{kind} {number} " in given
 
 
+@pytest.mark.parametrize("paper", ITEMS)
+def test_an_entry_that_was_not_run_at_full_size_says_why(paper: str) -> None:
+    why = {item: row[3] for row in rows_of(paper) for item in row[0].split(", ")}
+    lacking = [each.name for each in entries_of(paper) if pages.result_of(each) is None]
+    assert [name for name in lacking if "not run" not in why[name.title().replace("-", " ")]] == []
+
+
+def test_pairs_that_transfer_wins_are_counted_in_the_kept_tables() -> None:
+    """Table 16 follows from Tables 4 to 15."""
+    kept = [
+        json.loads((pages.RESULTS / f"reproduce_cdmma_table-{n}.json").read_text())["claims"]
+        for n in range(4, 16)
+    ]
+    won, lost = (sum(claims.get(office.AHEAD) is held for claims in kept) for held in (True, False))
+    row = next(row for row in rows_of("cdmma") if row[0] == "Table 16")
+    assert f"ahead in {won} of the 12 pairs, behind in {lost}" in row[3]
+
+
 def tried() -> list[str]:
     """Return one command for every function that runs a table or a figure."""
     found: dict[str, str] = {}
