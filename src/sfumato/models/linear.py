@@ -53,6 +53,7 @@ from sfumato.sums.maps import (
     IntoUnitBall,
     LinearRows,
     exact_product,
+    exact_projection,
 )
 from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.statistics import ClassCounts, SecondMoment
@@ -329,9 +330,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         if row_map.intercept:
             weights = np.hstack([weights, self.intercept_[:, None]])
         mapped = row_map(IntoUnitBall(self.row_bounds, self.n_features_in_)(rows))
-        if is_foreign_array(mapped):
-            return to_numpy(mapped @ like(rows, np.ascontiguousarray(weights.T)))
-        return exact_product(mapped, weights, 1.0)
+        return to_numpy(exact_projection(mapped, weights.T))
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         super()._check_stored(sizes)
