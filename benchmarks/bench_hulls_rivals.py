@@ -28,7 +28,6 @@ def rivals() -> dict[str, Any]:
     discriminant = QuadraticDiscriminantAnalysis(reg_param=0.1)
     return {
         "AffineHullClassifier()": AffineHullClassifier(**hulls),
-        "AffineHullClassifier(search='pruned')": AffineHullClassifier(search="pruned", **hulls),
         "AffineHullClassifier(n_layers=1)": AffineHullClassifier(n_layers=1, **hulls),
         "SVC(C=10)": SVC(C=10, cache_size=2000),
         "KNeighborsClassifier(3)": KNeighborsClassifier(3, n_jobs=2),

@@ -82,7 +82,7 @@ INSTANCES: dict[str, Any] = {
 VARIANTS = [
     sf.KernelAffineHull(dtype="float32"),
     sf.WideAffineHull(branch_size=20, partition="random"),
-    sf.AffineHullClassifier(search="pruned", dtype="float32"),
+    sf.AffineHullClassifier(dtype="float32"),
     sf.LargeMarginGaussianClassifier(regularizer="frobenius", tol=1e-2),
 ]
 

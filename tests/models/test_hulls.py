@@ -20,7 +20,6 @@ from sfumato.models.hull_search import (
     fit_branch,
     fit_branches,
     image,
-    pruned_branch_distances,
 )
 
 from .literal_hulls import LiteralClassifier, LiteralDeepHull
@@ -128,9 +127,8 @@ def test_a_point_without_image_never_wins(counterexample):
     rows, point = counterexample
     far = rows + 5.0  # any other class, however far
     X, y = np.vstack([rows, far]), np.repeat(["near", "far"], len(rows))
-    for how in ("exact", "pruned"):
-        model = AffineHullClassifier(rows.shape[1], search=how).fit(X, y)
-        assert model.predict(point) == "far"
+    model = AffineHullClassifier(rows.shape[1]).fit(X, y)
+    assert model.predict(point) == "far"
     assert np.isinf(model.distances(point)).tolist() == [[False, True]]
     np.testing.assert_allclose(model.matching_score(point), [[1.0, np.exp(-1)]])
     assert model.decision_function(point) == -1.0
@@ -189,31 +187,6 @@ def test_merged_classes_are_the_union_of_branches(split):
     assert [len(hull.branches_) for hull in merged.hulls_] == [1, 2] + [1] * 8
 
 
-# Pruned search ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def model(digits):
-    X, y = digits
-    groups = [X[:1200][y[:1200] == label] for label in range(10)]
-    return fit_branches(groups, n_components=10, n_layers=3, dtype="float64"), X[1200:]
-
-
-def test_pruned_search_finds_the_least_distance(model, monkeypatch):
-    monkeypatch.setattr(search, "COARSE_COORDINATES", 12)  # so that it is coarse here
-    branches, queries = model
-    exact, pruned = branch_distances(branches, queries), pruned_branch_distances(branches, queries)
-    np.testing.assert_array_equal(exact.argmin(axis=1), pruned.argmin(axis=1))
-    np.testing.assert_allclose(pruned.min(axis=1), exact.min(axis=1), rtol=1e-9)
-    assert np.isinf(pruned).mean() > 0.2  # it did leave something out
-    assert (pruned >= exact * (1 - 1e-9)).all()
-    shared = pruned_branch_distances(branches, queries, n_jobs=2)
-    np.testing.assert_allclose(shared, pruned, rtol=1e-12)
-    monkeypatch.setattr(search, "COARSE_MARGIN", 1.0)  # the margins matter
-    pruned = pruned_branch_distances(branches, queries)
-    assert (pruned.argmin(axis=1) != exact.argmin(axis=1)).any()
-
-
 # Other array libraries, and stacks ----------------------------------------------------------------
 
 
@@ -267,13 +240,11 @@ def test_classifier_of_tensors(foreign, rng, dtype):
     model = AffineHullClassifier(4, n_layers=2, dtype=dtype, random_state=0)
     names = ["predict", "distances", "decision_function", "matching_score", "predict_proba"]
     expected = {name: getattr(model.fit(X, y), name)(queries) for name in names}
-    pruned = model.set_params(search="pruned").predict(queries)
     given = foreign(queries)
     model.fit(foreign(X), foreign(y))
     rtol = 1e-9 if dtype == "float64" else 1e-3
     for name in names:
         assert_same(getattr(model, name)(given), expected[name], given, rtol)
-    assert_same(model.predict(given), pruned, given)
     model.fit(foreign(X), np.array(["a", "b", "c"])[y])
     np.testing.assert_array_equal(
         model.predict(given), np.array(["a", "b", "c"])[expected["predict"]]

@@ -54,11 +54,6 @@ BATCH_ROWS = 512
 SIMILAR = 0.75  # of the largest of a stack: smaller branches go to another
 # Largest array of kernel values that a batch of rows makes on an accelerator.
 BATCH_BYTES = 2**30
-# Pruned search: coordinates of the coarse estimate, and how many times the least distance a branch
-# may be away to be looked at more closely. Found by experiment; nothing certifies them.
-COARSE_COORDINATES = 64
-COARSE_MARGIN = 1.3
-LAYER_MARGIN = 1.1
 ALIGNED = 8  # numbers: between whole words, products are slower on an accelerator
 # Largest stack of kernel matrices (float64) that is made at once.
 STACK_BYTES = 2 * 2**30
@@ -219,9 +214,7 @@ def _directions(
 # Images and distances of points under a branch (equations 33, 48 and 50 to 53) ------------------
 
 
-def layers_of(
-    branch: Branch, rows: Array, n_layers: int | None = None
-) -> Iterator[tuple[Array, Array]]:
+def layers_of(branch: Branch, rows: Array) -> Iterator[tuple[Array, Array]]:
     """Yield, layer by layer, principal coordinates of the images, and the distances to them.
 
     `rows` and the stored mean share one origin. Where there is no image the distance is infinite.
@@ -230,7 +223,7 @@ def layers_of(
     coordinates, outside = _project(branch, rows)
     deviations, inducing = branch["deviations"], branch["inducing"]
     point, exists = coordinates, True
-    for layer in range(n_layers or int(branch["coefficients"].shape[-3])):
+    for layer in range(int(branch["coefficients"].shape[-3])):
         width = inducing.shape[-1] - layer
         centres = inducing[..., :width]
         scale = layer_width_scale(branch["n_components"], layer, centres)
@@ -258,10 +251,10 @@ def _project(branch: Branch, rows: Array) -> tuple[Array, Array]:
     return coordinates, xp.clip(whole - inside, min=0.0)
 
 
-def distance(branch: Branch, rows: Array, *, n_layers: int | None = None) -> Array:
-    """Return the least distance from each row to its images under the first `n_layers` layers."""
+def distance(branch: Branch, rows: Array) -> Array:
+    """Return the least distance from each row to its images under the layers."""
     xp = namespace_of(rows)
-    return functools.reduce(xp.minimum, (away for _, away in layers_of(branch, rows, n_layers)))
+    return functools.reduce(xp.minimum, (away for _, away in layers_of(branch, rows)))
 
 
 def image(branch: Branch, rows: Array, *, every_layer: bool = False) -> Array:
@@ -362,49 +355,6 @@ def branch_distances(
         found.append(in_batches(task, rows, batch_rows=batch_rows, axis=-1))
     back = np.argsort(np.concatenate(groups))
     return xp.matrix_transpose(xp.take(xp.concat(found, axis=0), like(rows, back), axis=0))
-
-
-def pruned_branch_distances(
-    branches: Sequence[Branch], rows: Array, *, n_jobs: int | None = None
-) -> NDArray[np.float64]:
-    """Return the distances to the branches that can be the nearest, inf for the others, (M, S).
-
-    A branch is evaluated under its first layer if its coarse distance is within `COARSE_MARGIN` of
-    the least, and under all layers if that distance is within `LAYER_MARGIN` of the least. The
-    coarse distance takes the image for the mean but in the leading coordinates, which needs a
-    quarter of the products or less.
-    """
-    branches, rows, _ = _with_common_origin(branches, rows)
-    xp = namespace_of(rows)
-    leading: list[Branch] = []
-    for branch in branches:
-        first = branch["coefficients"][:1, :, :]
-        n = min(max(COARSE_COORDINATES, branch["inducing"].shape[-1]), first.shape[-1] - 2)
-        basis = [*branch["basis"][:-1], branch["basis"][-1][:, :n]]
-        first = xp.concat([first[:, :, :n], first[:, :, -2:]], axis=-1)
-        leading.append({**branch, "basis": basis, "coefficients": first})
-
-    def where_near(known: NDArray[Any], margin: float, n_layers: int | None) -> NDArray[np.float64]:
-        """Evaluate each branch at the rows to which it is within `margin` of their nearest."""
-        near = (known <= margin * known.min(axis=1, keepdims=True)) & (known < np.inf)
-        places = [np.nonzero(column)[0] for column in near.T]
-
-        def ask(number: int) -> NDArray[np.float64]:
-            chosen = xp.take(rows, like(rows, places[number]), axis=0)
-            return to_numpy(
-                in_batches(partial(distance, branches[number], n_layers=n_layers), chosen)
-            )
-
-        asked = [number for number, where in enumerate(places) if len(where)]
-        found = np.full(known.shape, np.inf)
-        answers = map_in_parallel(ask, asked, n_jobs=n_jobs) if asked else []
-        for number, answer in zip(asked, answers, strict=True):
-            found[places[number], number] = answer
-        return found
-
-    coarse = to_numpy(in_batches(partial(_to_each, leading), rows, n_jobs=n_jobs))
-    under_first = where_near(coarse, COARSE_MARGIN, 1)
-    return np.minimum(under_first, where_near(under_first, LAYER_MARGIN, None))
 
 
 # Branches of different sizes as one padded stack, so that a GPU works on all of them at once ------

@@ -7,7 +7,7 @@ AffineHullClassifier finds the class with the nearest hull. What is computed sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -41,7 +41,6 @@ from sfumato.models.hull_search import (
     fit_branch,
     fit_branches,
     image,
-    pruned_branch_distances,
     stored_branch,
 )
 from sfumato.models.rows import (
@@ -277,7 +276,7 @@ class _ManyBranches(RowsEstimator):
         )
         words = ("n_components", "n_layers", "dtype", "n_jobs")
         branches = fit_branches(groups, **{name: getattr(self, name) for name in words})
-        parameters = {k: v for k, v in self.get_params(deep=False).items() if k != "search"}
+        parameters = self.get_params(deep=False)
         ends = np.searchsorted(owners, np.arange(len(cuts) + 1))
         return [
             wide_hull(branches[first:last], cut, **parameters)
@@ -386,10 +385,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     $work
     random_state : int, RandomState or None, default=None
         Starts of the k-means, or the random partition.
-    search : {"exact", "pruned"}, default="exact"
-        How `predict` finds the nearest hull. "pruned" evaluates all layers only of branches that
-        look near; its margins come from experiments and nothing certifies them, so compare both on
-        data of your own. All other methods are exact.
 
     Attributes
     ----------
@@ -413,10 +408,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
     0.96
     """
 
-    _: KW_ONLY
-    search: str = "exact"
-
-    parameters: ClassVar[Form] = {**_ManyBranches.parameters, "search": one_of("exact", "pruned")}
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "hulls_": list_of(model_of("WideAffineHull", n_features_in_="d"), size="c"),
@@ -426,8 +417,9 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         self.hulls_ = self._fit_branches(rows, codes)
 
     def _errors(self, rows: Array) -> Array:  # the nearest hull (62)
-        pruned = self.search == "pruned"
-        return self._class_distances(rows, pruned_branch_distances if pruned else branch_distances)
+        branches = [branch for hull in self.hulls_ for branch in hull.branches_]
+        owners = np.repeat(np.arange(len(self.hulls_)), [len(h.branches_) for h in self.hulls_])
+        return least_per_class(branch_distances(branches, rows, n_jobs=self.n_jobs), owners)
 
     def distances(self, X: Any) -> Array:
         """Return the distance from each row to its image under the hull of each class.
@@ -439,13 +431,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         array of shape (n_samples, n_classes)
             Distances.
         """
-        return like(X, self._class_distances(self._queries(X), branch_distances))
-
-    def _class_distances(self, rows: Array, find: Callable[..., Array]) -> Array:
-        """Return the least distance to a branch of each class, as `find` tells them."""
-        branches = [branch for hull in self.hulls_ for branch in hull.branches_]
-        owners = np.repeat(np.arange(len(self.hulls_)), [len(h.branches_) for h in self.hulls_])
-        return least_per_class(find(branches, rows, n_jobs=self.n_jobs), owners)
+        return like(X, self._errors(self._queries(X)))
 
     def decision_function(self, X: Any) -> Array:
         r"""Return the logarithm of the matching score, :math:`-Γ_c^2 / \sum_c Γ_c^2`.

@@ -52,10 +52,10 @@ RETIRED = {
     *("entry_bound", "expected_rows", "gaussians_per_class", "hull_components", "huber_width"),
     *("loss", "method", "momentum", "n_components", "n_ellipsoids", "n_fourier", "n_jobs"),
     *("n_smoothing", "partition", "pca_share", "positivity", "protect_target", "random_state"),
-    *("regularization", "relation", "samples_per_gaussian", "scaling", "single_release", "space"),
-    *("target_delta", "target_epsilon", "target_ledger", "unit", "verbose", "hat_covariance_"),
-    *("labels_", "method_", "n_inducing_", "noise_precision_", "residual_std_", "starts_"),
-    "winners_",
+    *("regularization", "relation", "samples_per_gaussian", "scaling", "search", "single_release"),
+    *("space", "target_delta", "target_epsilon", "target_ledger", "unit", "verbose"),
+    *("hat_covariance_", "labels_", "method_", "n_inducing_", "noise_precision_"),
+    *("residual_std_", "starts_", "winners_"),
 }
 FIXED = {
     "block": 2,
