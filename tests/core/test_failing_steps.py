@@ -97,7 +97,8 @@ def test_every_line_of_a_charge_may_fail(tmp_path: Path) -> None:
         with pytest.raises(MemoryError), line.armed():
             budget.charge(event)
         lock_is_free(path)
-        assert not databases.fork_safe_lock._is_owned()  # type: ignore[attr-defined]
+        for lock in (databases.write_lock, databases.fork_safe_lock):
+            assert not lock._is_owned()  # type: ignore[attr-defined]
         charged = Ledger(path).verify().charges - before
         assert charged in (0, 1)
         left["charged, nothing drawn" if charged else "nothing charged"] += 1

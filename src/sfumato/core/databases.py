@@ -33,9 +33,9 @@ GRACE = 2.0  # seconds beyond the timeout that a statement on a server may take
 MAX_CACHED = 8  # connections that wait for the next transaction
 
 # SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
-# would hand the child a connection that believes it holds them. So a fork waits for this lock, held
-# by writers, and for readers.
-fork_safe_lock = threading.RLock()
+# would hand the child a connection that believes it holds them. So a fork waits for writers, which
+# take turns, and for readers, which hold their lock only to begin: no reader waits for a writer.
+write_lock, fork_safe_lock = threading.RLock(), threading.RLock()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
 
@@ -48,6 +48,7 @@ class _Reader:
 
 
 def _before_fork() -> None:
+    write_lock.acquire()
     fork_safe_lock.acquire()
     while any(one.thread != threading.get_ident() for one in list(_readers)):
         time.sleep(0.001)
@@ -55,11 +56,12 @@ def _before_fork() -> None:
         database.close()
 
 
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=fork_safe_lock.release,
-    after_in_child=fork_safe_lock.release,
-)
+def _after_fork() -> None:
+    fork_safe_lock.release()
+    write_lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ class Database:
             )
         try:
             if self.in_memory or begin != _READ:
-                with fork_safe_lock:
+                with write_lock:
                     return self._in_file(work, begin, mode)
             with fork_safe_lock:
                 _readers.add(reader := _Reader())

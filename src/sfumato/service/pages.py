@@ -61,7 +61,7 @@ def page(
     office = request.app.state.office
     n_waiting = 0
     if who is not None and who.role == "officer":
-        n_waiting = len(office.store.find("job", None, state="waiting"))
+        n_waiting = office.store.counts()[0].get("waiting", 0)
     shared = {"who": who, "n_waiting": n_waiting, "is_studio": office.settings.is_studio}
     text = _templates.get_template(template).render(**{**shared, **values})
     return HTMLResponse(text, status)

@@ -120,16 +120,24 @@ class Proposal(_Body):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: who asks, and of which office."""
+    """A request: who asks, which the guard of the route finds, and of which office."""
 
-    office: Office
-    who: Person
     request: Request
+
+    @property
+    def office(self) -> Office:
+        office: Office = self.request.app.state.office
+        return office
+
+    @property
+    def who(self) -> Person:
+        who: Person = self.request.state.who
+        return who
 
 
 async def asked(request: Request) -> Asked:
-    """Return what the guard of the route has found."""
-    return Asked(request.app.state.office, request.state.who, request)
+    """Return the request; a class would be called in a thread."""
+    return Asked(request)
 
 
 Call = Annotated[Asked, Depends(asked)]
@@ -161,22 +169,31 @@ def verb(
     at: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a route of the API, and what it returns as a page or a file."""
-    guard = [Depends(allowed(*(roles or ROLES), writes=method != "GET"))]
+    guard = allowed(*(roles or ROLES), writes=method != "GET")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        async def answer(*positional: Any, call: Asked, **named: Any) -> Any:
-            if asyncio.iscoroutinefunction(function):
-                result = await function(*positional, call=call, **named)
-            else:  # writers wait for each other, and are not to take the threads of readers
-                limit = call.request.app.state.writers if method == "POST" else None
-                work = functools.partial(function, *positional, call=call, **named)
-                result = await to_thread.run_sync(work, limiter=limit)
+        def shown(call: Asked, result: Any) -> Any:
             if template is None or isinstance(result, Response) or not _is_page(call):
                 return result
             return page(call.request, template, call.who, **result)
 
-        words: Any = {"methods": [method], "dependencies": guard, "response_model": None}
+        @functools.wraps(function)
+        async def answer(*positional: Any, call: Asked, **named: Any) -> Any:
+            if asyncio.iscoroutinefunction(function):
+                return shown(call, await function(*positional, call=call, **named))
+
+            def work() -> Any:  # one turn of one thread
+                if method == "GET":
+                    guard(call.request)
+                return shown(call, function(*positional, call=call, **named))
+
+            # Writers wait for each other, and are not to take the threads of readers.
+            limit = call.request.app.state.writers if method == "POST" else None
+            return await to_thread.run_sync(work, limiter=limit)
+
+        # Of a body, nothing is said to strangers.
+        guards = [Depends(guard)] if method == "POST" else []
+        words: Any = {"methods": [method], "dependencies": guards, "response_model": None}
         if in_api:
             extra = {"x-roles": list(roles or ROLES)}
             api.add_api_route(
