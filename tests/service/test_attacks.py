@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato import Ledger
+from sfumato.exceptions import LedgerTamperedError
+from sfumato.service import workers
 from sfumato.service.access import make_token
-from tests.service.house import API, Browser, House
+from tests.service.house import API, TABLE, Browser, House
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ['<img src=x onerror="alert(1)">', "BP sys/dia", "a\"b'c", "läng e%20&?#", "ill?"]
@@ -226,3 +230,117 @@ def test_the_inbox_has_the_oldest_request_too(fresh: House) -> None:
             rows,
         )
     assert [one["id"] for one in fresh.call("olga", "GET", "/jobs")["waiting"]] == [waiting["id"]]
+
+
+def test_text_that_cannot_be_shown_is_refused(fresh: House) -> None:
+    """Found: a lone surrogate in a setting was stored, and every list of jobs was a fault since."""
+    fresh.open()
+    headers = {"Authorization": f"Bearer {fresh.tokens['ada']}", "Content-Type": "application/json"}
+    words = '"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": %s}'
+    for value in (r'"\ud800"', r'{"\ud800": 1}', r'["\udfff"]'):
+        body = '{"epsilon": 0.1, "purpose": "abc", ' + words % value + "}"
+        path = f"{API}/datasets/patients/jobs"
+        assert fresh.request("POST", path, content=body, headers=headers).status_code == 422
+    assert fresh.call("olga", "GET", "/jobs")["jobs"] == []
+
+
+def test_a_job_that_runs_is_not_approved_a_second_time(fresh: House) -> None:
+    """Found: it was queued again while it ran, charged twice, and its first result lost."""
+    fresh.open()
+    job = fresh.submit(epsilon=0.2)
+    claimed = fresh.workers.store.claim()
+    assert claimed is not None
+    fresh.call("olga", "POST", f"/jobs/{job['id']}/decide", {"approve": True}, status=422)
+    workers.run_job(fresh.workers.office, claimed)
+    fresh.work()
+    assert fresh.call("ada", "GET", f"/jobs/{job['id']}")["state"] == "released"
+    assert charges_of(fresh) == 1
+
+
+def test_a_ledger_that_is_put_back_meanwhile_is_not_charged(fresh: House) -> None:
+    """Found: the child of a job knew nothing of the longer chain, and one release came of it."""
+    fresh.open()
+    with closing(sqlite3.connect(fresh.settings.ledger_address)) as ledger:
+        with closing(sqlite3.connect(":memory:")) as older:
+            ledger.backup(older)
+            assert fresh.done(epsilon=0.3)["state"] == "released"
+            older.backup(ledger)
+    job = fresh.submit(epsilon=0.3)
+    with pytest.raises(LedgerTamperedError):
+        fresh.work()
+    assert fresh.office.store.get("job", job["id"])["state"] != "released"
+    assert not Ledger(fresh.settings.ledger_address).dataset("patients").lines()
+
+
+def test_of_two_copies_that_are_declared_at_once_one_is_refused(fresh: House) -> None:
+    """Found: each was compared before the other was known."""
+    (fresh.folder / "copy.csv").write_bytes((fresh.folder / TABLE).read_bytes())
+    fresh.datasets = {"one": {"path": TABLE}, "two": {"path": "copy.csv"}}
+    fresh.declare()
+    fresh.work()
+    found = [fresh.call("olga", "GET", f"/datasets/{name}")["dataset"] for name in fresh.datasets]
+    assert [one["state"] for one in found] == ["proposed", "unreadable"]
+
+
+def test_a_full_disk_costs_nothing(fresh: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found: what could not be written was charged and lost."""
+    fresh.open()
+    monkeypatch.setattr("sfumato.service.config.MIN_SPACE", 1e30)
+    job = fresh.done()
+    assert (job["state"], "disk" in job["reason"]) == ("failed", True)
+    assert charges_of(fresh) == 0
+
+
+@pytest.mark.parametrize("query", ["jobs?state=%00", "releases?dataset=a%00b", "me?%1f"])
+def test_control_characters_in_a_query_reach_no_database(house: House, query: str) -> None:
+    """Found: PostgreSQL refuses a NUL, which looked like a database that does not answer."""
+    house.call("ada", "GET", f"/{query}", status=404)
+
+
+def test_a_replayed_cookie_does_what_its_token_may_now(fresh: House) -> None:
+    """A cookie is kept elsewhere: it ends with its token, fixes nobody else's session, and is
+    of one service only."""
+    ada = Browser(fresh, fresh.tokens["ada"])
+    kept = dict(ada.cookies)
+    ada.post("/sign-out", {})
+    ada.get("/", status=303)
+    planted = Browser(fresh, fresh.tokens["uwe"])
+    planted.cookies = dict(kept)  # another's cookie was there before the sign-in
+    planted.post("/sign-in", {"token": fresh.tokens["uwe"]})
+    assert "uwe, auditor" in planted.get("/audit")
+    token = fresh.tokens["ada"].split("_")[1]
+    fresh.office.store.change("operator", "token", token, "revoke", state="revoked")
+    ada.cookies = kept
+    ada.get("/", status=303)
+    other = House(fresh.folder / "other")
+    planted.house = other
+    planted.get("/", status=303)
+    other.close()
+
+
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"by": ["town"] * 9}, "invalid"),
+    ({"by": ["a"]}, "not in the bounds"),
+    ({"by": ["age", "bmi", "town"], "parameters": {"bins": 10**5}}, "groups"),
+    ({"by": ["age"], "parameters": {"bins": 10**9}}, "invalid"),
+    ({"by": ["age"], "parameters": {"bins": [5, 1]}}, "increasing"),
+    ({"by": ["age"], "parameters": {"bins": {"a": 1}}}, "real number"),
+    ({"columns": ["age"], "estimator": "release_mean", "parameters": {"confidence": 1}}, "between"),
+    ({"columns": ["age"], "estimator": "release_mean", "parameters": {"bounds": {}}}, "invalid"),
+    ({"columns": ["age"], "estimator": "release_mean", "parameters": {"groups": [1]}}, "invalid"),
+    ({"columns": ["age"], "estimator": "release_quantiles", "parameters": {"at": [2]}}, "between"),
+    ({"columns": ["age"] * 2, "estimator": "release_correlation"}, "different"),
+]
+
+
+@pytest.mark.parametrize(("asked", "said"), HOSTILE, ids=str)
+def test_a_hostile_statistic_fails_on_dummy_rows_and_costs_nothing(
+    house: House, asked: dict[str, Any], said: str
+) -> None:
+    before, words = house.spent(), {"kind": "statistic", "estimator": "release_counts", **asked}
+    if said == "invalid":
+        assert house.submit(status=422, **words)["error"] == "invalid request"
+    else:
+        job = house.done(**words)
+        assert (job["state"], said in job["reason"]) == ("failed", True), job["reason"]
+    assert house.spent() == before

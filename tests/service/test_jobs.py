@@ -386,5 +386,5 @@ def test_every_job_is_fitted_once_on_rows(house: House, monkeypatch: pytest.Monk
     house.submit(epsilon=0.2)
     claimed = house.workers.store.claim()
     assert claimed is not None
-    workers.run_job(house.settings, claimed)
+    workers.run_job(house.workers.office, claimed)
     assert places == ["dummy.parquet", TABLE]

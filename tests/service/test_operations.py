@@ -128,7 +128,7 @@ def test_health_looks_at_workers_and_metrics_need_a_token(
     alive = fresh.settings.state / "workers.alive"
     os.utime(alive, (time.time() - 60, time.time() - 60))
     assert fresh.request("GET", "/api/health").status_code == 503
-    monkeypatch.setattr("sfumato.service.web.MIN_SPACE", 1e30)
+    monkeypatch.setattr("sfumato.service.config.MIN_SPACE", 1e30)
     assert not fresh.request("GET", "/api/health").json()["disk"]
     fresh.submit()
     headers = {"Authorization": f"Bearer {fresh.tokens['uwe']}"}
@@ -217,6 +217,8 @@ def test_half_open_connections_and_one_address_do_not_keep_others_out(tmp_path: 
         with contextlib.ExitStack() as stack:
             address = ("127.0.0.1", port)
             held = [stack.enter_context(socket.create_connection(address)) for _ in range(230)]
+            second = stack.enter_context(socket.create_connection(address, timeout=120))
+            second.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\nGET / HTTP/1.1\r\n")
             for one in held:
                 one.sendall(b"GET / HTTP/1.1\r\nHost: te")
             assert status("127.0.0.1") == 401
@@ -224,6 +226,8 @@ def test_half_open_connections_and_one_address_do_not_keep_others_out(tmp_path: 
                 pass
             assert status("127.0.0.2") == 401
             assert held[0].recv(1) == b"", "it is closed by and by"
+            while second.recv(4096):  # found: after a whole request, a half one was kept for ever
+                pass
     finally:
         process.terminate()
         process.wait(60)

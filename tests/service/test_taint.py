@@ -53,7 +53,7 @@ def everything(
         claimed = house.workers.store.claim()
         assert claimed is not None
         with seeded_noise(0), taped(playback=playback.pop(0) if playback else None) as tape:
-            workers.run_job(house.settings, claimed)
+            workers.run_job(house.workers.office, claimed)
         tapes.append(tape)
         answer = house.call("ada", "GET", f"/jobs/{job['id']}")
         seen.append(json.dumps(answer))

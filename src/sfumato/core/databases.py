@@ -153,10 +153,11 @@ class Database:
             )
         return self.address, self.timeout
 
-    def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` on one consistent view of the tables."""
+    def read(self, work: Callable[[Transaction], T], *, is_one: bool = False) -> T:
+        """Run `work` on one consistent view of the tables; of one statement, a server needs no more."""
         if self.is_server:
-            return self._on_server(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            begin = "" if is_one else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            return self._on_server(work, begin)
         return self._on_file(work, _READ, "rw")
 
     def write(self, work: Callable[[Transaction], T], *, create: bool = False) -> T:
@@ -255,10 +256,12 @@ class Database:
             is_done = False
             try:
                 transaction = Transaction(connection, is_server=True)
-                transaction.run(f"{begin}; {limits}")
+                if begin:
+                    transaction.run(f"{begin}; {limits}")
                 answer = work(transaction)
                 is_committing = True
-                transaction.run("COMMIT")
+                if begin:
+                    transaction.run("COMMIT")
                 is_done = True
             finally:
                 with fork_safe_lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ Line = Annotated[
     str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$")
 ]
 OWNER = "you"  # the one person of a studio
+MIN_SPACE = 100e6  # bytes of the disk without which nothing is charged
 
 log = logging.getLogger("sfumato.service")
 
@@ -161,6 +163,11 @@ class Settings:
             raise InvalidInputError(f"'{self.file}': the role 'owner' is that of a studio.")
         self._stamp = (found.st_mtime_ns, found.st_ino)
         return config
+
+    @property
+    def has_space(self) -> bool:
+        """Whether the disk has room for a release."""
+        return shutil.disk_usage(self.state).free > MIN_SPACE
 
     @property
     def is_studio(self) -> bool:

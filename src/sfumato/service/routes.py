@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from anyio import to_thread
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.shared_budget import SharedBudget
@@ -60,6 +60,12 @@ REPORT_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sand
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_unicode(cls, body: Any) -> Any:
+        json.dumps(body, ensure_ascii=False).encode()  # a lone surrogate could never be shown
+        return body
 
 
 class NewJob(_Body):
@@ -446,10 +452,8 @@ def job(call: Call, identity: str) -> Record:
     is_own = call.who.has("officer", "auditor") or found["person"] == call.who.name
     if not is_own or "estimator" not in found["task"]:
         raise NotFoundError(f"There is no job {identity!r}.")
-    facts = call.office.dataset(found["dataset"])
     told = {"reason": "", "cost": None, "phase": None, "started": None, **found}
-    told |= {name: facts[name] for name in ("protected", "unit", "why", "auto_approve")}
-    return told
+    return told | {"about": call.office.dataset(found["dataset"])} if _is_page(call) else told
 
 
 @verb("POST", "/jobs/{identity}/decide", "officer", tag="jobs")
@@ -461,6 +465,7 @@ def decide(call: Call, identity: str, body: Decision) -> Record:
     if found["person"] == who.name and who.role != "owner":
         raise ForbiddenError("Nobody decides on a request of their own.")
     words: Record = {"reason": body.reason, "decided_by": who.name, "changed": now()}
+    words["only"] = JobState.WAITING  # one that runs must not be queued a second time
     return store.change(who.name, "job", identity, f"job {state}", state=state, **words)
 
 

@@ -93,17 +93,20 @@ def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close_if_idle)
+            asyncio.get_running_loop().call_later(HEADER_SECONDS, self._look, None)
 
-        def _close_if_idle(self) -> None:
-            if self.cycle is None:
+        def _look(self, last: Any) -> None:
+            if self.cycle is last and (last is None or last.response_complete):
                 self.transport.close()
+            if not self.transport.is_closing():
+                asyncio.get_running_loop().call_later(HEADER_SECONDS, self._look, self.cycle)
 
     sys.setswitchinterval(SWITCH)
     forbid_reading([settings.source(one)[1] for one in settings.config.datasets.values()])
     config = uvicorn.Config(
         app,
         http=Patient,
+        ws="none",
         proxy_headers=settings.is_secure,
         access_log=False,  # paths name data sets and people
         server_header=False,

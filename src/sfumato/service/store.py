@@ -7,7 +7,7 @@ transaction of `sfumato.core.databases`, and writes its line of the audit log in
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -139,17 +139,14 @@ class Store:
 
     def get(self, kind: str, identity: str) -> Record:
         """Return one record, with its state."""
-        return self._database.read(lambda store: _one(store, kind, identity))
+        return self._database.read(lambda store: _one(store, kind, identity), is_one=True)
 
     def find(self, kind: str, most: int | None = 1000, **fields: str | None) -> list[Record]:
         """Return the records whose fields have these values, the newest first."""
         asked = {name: value for name, value in fields.items() if value is not None}
         statement = " AND ".join([_FOUND, *(f"{name} = ?" for name in asked)])
         statement += " ORDER BY created DESC, id" + (f" LIMIT {most}" if most else "")
-        values = (kind, *asked.values())
-        return [
-            _read(row) for row in self._database.read(lambda store: store.run(statement, values))
-        ]
+        return [_read(row) for row in self._rows(statement, (kind, *asked.values()))]
 
     def add(
         self,
@@ -193,6 +190,7 @@ class Store:
         action: str = "",
         *,
         state: str | None = None,
+        only: str | None = None,
         detail: Mapping[str, Any] | None = None,
         release: Mapping[str, Any] | None = None,
         **changes: Any,
@@ -201,7 +199,8 @@ class Store:
 
         def change(store: Transaction) -> Record:
             found = _one(store, kind, identity)
-            if state is not None and state not in STEPS[kind].get(found["state"], ()):
+            steps = STEPS[kind].get(only or found["state"], ())
+            if state is not None and (state not in steps or only not in (None, found["state"])):
                 raise InvalidInputError(f"A {kind} that is {found['state']} cannot become {state}.")
             found |= {**changes, "state": str(state or found["state"])}
             _save(store, kind, found)
@@ -249,7 +248,7 @@ class Store:
     def counts(self) -> tuple[dict[str, int], str | None]:
         """Return the number of jobs in each state, and since when the oldest one is queued."""
         asked = "SELECT state, count(*), min(created) FROM service_records WHERE kind = 'job' "
-        rows = self._database.read(lambda store: store.run(f"{asked} GROUP BY state"))
+        rows = self._rows(f"{asked} GROUP BY state")
         oldest = [since for state, _, since in rows if state == JobState.QUEUED]
         return {state: count for state, count, _ in rows}, oldest[0] if oldest else None
 
@@ -282,10 +281,7 @@ class Store:
         names = ("position", "time", "person", "action", "subject", "detail", "hash")
         asked = f"SELECT {', '.join(names)} FROM service_audit ORDER BY position DESC"  # noqa: S608
         asked += f" LIMIT {most}" if most else ""
-        found = [
-            dict(zip(names, row, strict=True))
-            for row in self._database.read(lambda store: store.run(asked))
-        ]
+        found = [dict(zip(names, row, strict=True)) for row in self._rows(asked)]
         return [{**line, "detail": json.loads(line["detail"])} for line in found]
 
     def verify_audit(self) -> str:
@@ -298,6 +294,9 @@ class Store:
                 raise ServiceError(f"Audit log integrity check failed: line {place} was changed.")
             head = expected
         return head
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._database.read(lambda store: store.run(statement, values), is_one=True)
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         def locked(store: Transaction) -> T:

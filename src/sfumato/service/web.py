@@ -13,8 +13,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI, Request
@@ -50,7 +52,7 @@ Send your token in the header Authorization, after the word Bearer. Errors have 
 a sentence, "message"; they never depend on rows. A submit with an Idempotency-Key may be repeated.
 """
 MAX_BYTES, BODY_SECONDS, SESSION_SECONDS = 2**20, 20, 12 * 3600
-STALE, MIN_SPACE, MAX_QUEUE_AGE = 15.0, 100e6, 3600.0  # of a healthy service
+STALE, MAX_QUEUE_AGE = 15.0, 3600.0  # of a healthy service
 WRITERS = 4  # requests that write at once; the others' threads are for readers
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -118,16 +120,18 @@ def create_app(settings: Settings) -> FastAPI:
             response.headers["Strict-Transport-Security"] = "max-age=31536000"
         return response
 
+    place = sha256(str(settings.state).encode()).hexdigest()[:8]
     app.add_middleware(
         SessionMiddleware,
         secret_key=settings.secret(),
-        session_cookie="__Host-sfumato" if settings.is_secure else "sfumato",
+        # Cookies know no ports: two studios of one person would share a name.
+        session_cookie="__Host-sfumato" if settings.is_secure else f"sfumato-{place}",
         max_age=SESSION_SECONDS,
         same_site="lax" if settings.is_studio else "strict",
         https_only=settings.is_secure,
     )
     if settings.is_studio:  # no other name leads here, whatever a name server says
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "test"])
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     for kind in (SfumatoError, RequestValidationError, ValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, refused)
     app.include_router(routes.api)
@@ -172,7 +176,7 @@ async def _check(request: Request) -> None:
         or "transfer-encoding" in request.headers
     ):
         raise HTTPException(413, "The body is too large.")
-    if any(ord(one) < 32 for one in request.url.path):
+    if any(ord(one) < 32 for one in unquote(f"{request.url.path}{request.url.query}")):
         raise HTTPException(404, "There is no such page.")
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return
@@ -236,7 +240,7 @@ def checkup(office: Office) -> dict[str, bool]:
         pass
     alive = settings.state / "workers.alive"
     found["workers"] = alive.exists() and time.time() - alive.stat().st_mtime < STALE
-    found["disk"] = shutil.disk_usage(settings.state).free > MIN_SPACE
+    found["disk"] = settings.has_space
     return found
 
 

@@ -63,10 +63,13 @@ CHARGED_AND_LOST = (
 UNREADABLE = "The table could not be read. Look at it with 'sfumato describe' on the server."
 
 
-def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
-    """Do one job, in a process of its own; whatever happens, the job gets a state."""
-    office = Office(settings)
-    kind = job["task"]["kind"]
+def run_job(office: Office, job: Mapping[str, Any]) -> None:
+    """Do one job, in a process of its own; whatever happens, the job gets a state.
+
+    The office is that of the workers, whose ledger remembers what it has read: one that is put back
+    to an older copy meanwhile is refused.
+    """
+    settings, kind = office.settings, job["task"]["kind"]
     if kind == "describe":
         _describe(office, job["dataset"])
         _end(office, job["id"], JobState.RELEASED)
@@ -137,6 +140,8 @@ def _attempt(
         if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
             return JobState.WAITING, "", told
         office.store.change(None, "job", job["id"], phase="fitting", **told)
+    if not office.settings.has_space:  # it would be charged and lost
+        return JobState.FAILED, "The disk of the service is full. Nothing was charged.", None
     try:
         bounds = TableBounds.from_record(dataset["bounds"])
         key = office.settings.key_for("workers")
@@ -214,12 +219,15 @@ def _describe(office: Office, name: str) -> None:
         found = tasks.describe(TableFile.sniffed(place), dataset["target"], dataset["person"])
         with file.open("rb") as opened:  # by which a copy or a link is known; retired ones too
             mark = f"{file_digest(opened, 'sha256').hexdigest()} {str(place)[len(str(file)) :]}"
+        # Written before the others' are read: of two at once, one sees the other.
+        office.store.change(None, "data set", name, fingerprint=mark)
         is_public = dataset["relation"] == "replace_one" and dataset["unit"] != "person"
-        changes = {**found, "n_rows": found["n_rows"] if is_public else None, "fingerprint": mark}
+        changes = {**found, "n_rows": found["n_rows"] if is_public else None}
         state = DatasetState.PROPOSED
         for other in office.store.find("data set"):
             is_own = other["name"] == name or other["budget"] == dataset["budget"]
-            if not is_own and other.get("fingerprint") == mark:
+            is_first = other["state"] != DatasetState.DESCRIBING or other["name"] < name
+            if not is_own and other.get("fingerprint") == mark and is_first:
                 words = f"The file has the content of the data set {other['name']!r}"
                 changes, state = {"reason": f"{words}: share its budget."}, DatasetState.UNREADABLE
     except Exception as error:  # rows were read: one text, but to the one who owns them
@@ -365,7 +373,7 @@ class Workers:
         aside.replace(self.settings.witness)
 
     def _sweep(self) -> None:
-        """Delete what is older than it is kept, and previews that were not awaited."""
+        """Delete what is older than it is kept."""
         self._swept = time.monotonic()
         days = self.settings.config.service.keep_days
         if days is not None:
@@ -378,7 +386,7 @@ class Workers:
         limit = self.settings.config.service.memory * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no image of rows on the disk
-        run_job(self.settings, job)
+        run_job(self.office, job)
 
 
 def forked(work: Callable[..., None], *arguments: Any) -> BaseProcess:
