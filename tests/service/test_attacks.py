@@ -260,11 +260,11 @@ def test_a_job_that_runs_is_not_approved_a_second_time(fresh: House) -> None:
 def test_a_ledger_that_is_put_back_meanwhile_is_not_charged(fresh: House) -> None:
     """Found: the child of a job knew nothing of the longer chain, and one release came of it."""
     fresh.open()
-    with closing(sqlite3.connect(fresh.settings.ledger_address)) as ledger:
-        with closing(sqlite3.connect(":memory:")) as older:
-            ledger.backup(older)
-            assert fresh.done(epsilon=0.3)["state"] == "released"
-            older.backup(ledger)
+    path = fresh.settings.ledger_address
+    with closing(sqlite3.connect(path)) as ledger, closing(sqlite3.connect(":memory:")) as older:
+        ledger.backup(older)
+        assert fresh.done(epsilon=0.3)["state"] == "released"
+        older.backup(ledger)
     job = fresh.submit(epsilon=0.3)
     with pytest.raises(LedgerTamperedError):
         fresh.work()

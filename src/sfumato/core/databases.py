@@ -154,7 +154,7 @@ class Database:
         return self.address, self.timeout
 
     def read(self, work: Callable[[Transaction], T], *, is_one: bool = False) -> T:
-        """Run `work` on one consistent view of the tables; of one statement, a server needs no more."""
+        """Run `work` on one consistent view of the tables; one statement has it by itself."""
         if self.is_server:
             begin = "" if is_one else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
             return self._on_server(work, begin)

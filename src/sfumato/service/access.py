@@ -17,20 +17,12 @@ from hashlib import sha256
 
 from fastapi import HTTPException, Request
 
-from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.exceptions import InvalidInputError
 from sfumato.service.config import Settings
 from sfumato.service.store import NotFoundError, Record, Store, now
 
 ROLES = ("officer", "analyst", "auditor")
 _NOBODY: Record = {"digest": sha256(b"nobody").hexdigest()}
-
-
-class UnknownPersonError(SfumatoError):
-    """No token, or one that is wrong, expired or revoked."""
-
-
-class ForbiddenError(SfumatoError):
-    """The role or the scope of the token does not allow this."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ def person_of(settings: Settings, store: Store, text: str) -> Person:
     found = _stored(store, identity) if prefix == "sfm" and identity.isalnum() else None
     digest = sha256(secret.encode(errors="replace")).hexdigest()
     if not hmac.compare_digest(digest, (found or _NOBODY)["digest"]) or found is None:
-        raise UnknownPersonError("Sign in with a valid token.")
+        raise HTTPException(401, "Sign in with a valid token.")
     return _current(settings, found)
 
 
@@ -82,7 +74,7 @@ def _current(settings: Settings, token: Record | None) -> Person:
     """Return the person of a stored token, as declared now."""
     member = None if token is None else settings.config.people.get(token["person"])
     if token is None or member is None or token["state"] != "good" or token["expires"] <= now():
-        raise UnknownPersonError("Sign in with a valid token.")
+        raise HTTPException(401, "Sign in with a valid token.")
     return Person(token["person"], member.role, token["scope"], token["id"])
 
 
@@ -97,12 +89,12 @@ def signed_in(request: Request, settings: Settings, store: Store) -> Person:
             name, *others = request.headers.getlist(header)
             member = settings.config.people.get(name)
             if member is None or others:  # one of them may be the stranger's own
-                raise UnknownPersonError("No person of this name is declared.")
+                raise HTTPException(401, "No person of this name is declared.")
             who = Person(name, member.role, "write", "header")
         else:
             named = request.session.get("token")
             who = _current(settings, None if named is None else _stored(store, str(named)))
-    except UnknownPersonError:
+    except HTTPException:
         admit(request)
         raise
     admit(request, who.name)

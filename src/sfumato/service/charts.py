@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.tables.encoder import TableEncoder
-
 NAMES = {"axis": {"labelAngle": -30}}
 MAX_CHARTS, BINS, MAX_BARS, PREVIEW_ROWS, MAX_POINTS = 30, 24, 30, 12, 200
 
 
-def charts_of(model: Any, table: Any, bounds: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+def charts_of(model: Any, table: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Return the charts of what is released, and the first rows of its table."""
     if task["kind"] == "statistic":
         return _statistic(model, task)
@@ -38,8 +36,6 @@ def charts_of(model: Any, table: Any, bounds: Any, task: Mapping[str, Any]) -> d
         form = "line" if len(names) == 2 else "heat"
         title = names[-1] if len(names) == 2 else f"{names[-1]}, darker is more"
         return {"charts": [_chart(title, form, names[0], names[1], rows)]}
-    if hasattr(model, "means_"):
-        return {"charts": _means(model, bounds)}
     return {"charts": []}
 
 
@@ -121,27 +117,6 @@ def _counted(name: str, cells: Sequence[Any]) -> dict[str, Any]:
     kept = sorted(order, key=lambda at: (float(values[at]) if are_numbers else 0.0, values[at]))
     bars: list[dict[str, Any]] = [{"x": str(values[at]), "y": int(counts[at])} for at in kept]
     return _chart(name, "bars", name, "rows", bars)
-
-
-def _means(model: Any, bounds: Any) -> list[dict[str, Any]]:
-    """Return the means of every column, by class where there are classes."""
-    means = np.atleast_2d(np.asarray(model.means_, dtype=float))
-    names = [str(name) for name in TableEncoder(bounds).get_feature_names_out()]
-    classes = [str(one) for one in getattr(model, "classes_", [""])]
-    spread = np.sqrt([np.clip(np.diag(one), 0, None) for one in np.asarray(model.covariances_)])
-    found = []
-    for place, name in enumerate(names[:MAX_CHARTS]):
-        rows = [
-            {
-                "x": label or "all rows",
-                "y": float(means[k, place]),
-                "low": float(means[k, place] - spread[k, place]),
-                "high": float(means[k, place] + spread[k, place]),
-            }
-            for k, label in enumerate(classes)
-        ]
-        found.append(_chart(name, "points", "", "mean ± one deviation, scaled", rows))
-    return found
 
 
 def spec(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from sfumato.report import LedgerExtract, Report, Result, SignatureBlock
 from sfumato.report.certificate import signed
 from sfumato.report.words import LIMITS, facts
 from sfumato.service import charts
-from sfumato.service.access import ROLES, ForbiddenError, Person, admit, person_of, signed_in
+from sfumato.service.access import ROLES, Person, admit, person_of, signed_in
 from sfumato.service.config import Delta, Epsilon, Line, decimal_point
 from sfumato.service.office import Office
 from sfumato.service.pages import page
@@ -158,7 +158,7 @@ def allowed(*roles: str, writes: bool) -> Callable[[Request], None]:
         office: Office = request.app.state.office
         who = signed_in(request, office.settings, office.store)
         if not who.has(*roles) or (writes and who.scope != "write"):
-            raise ForbiddenError("Your role or the scope of your token does not allow this.")
+            raise HTTPException(403, "Your role or the scope of your token does not allow it.")
         request.state.who = who
 
     return guard
@@ -463,7 +463,7 @@ def decide(call: Call, identity: str, body: Decision) -> Record:
     store, who = call.office.store, call.who
     found = store.get("job", identity)
     if found["person"] == who.name and who.role != "owner":
-        raise ForbiddenError("Nobody decides on a request of their own.")
+        raise HTTPException(403, "Nobody decides on a request of their own.")
     words: Record = {"reason": body.reason, "decided_by": who.name, "changed": now()}
     words["only"] = JobState.WAITING  # one that runs must not be queued a second time
     return store.change(who.name, "job", identity, f"job {state}", state=state, **words)

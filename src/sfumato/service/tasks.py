@@ -200,7 +200,7 @@ def _made(
     if hasattr(model, "explain"):
         (folder / "explanation.json").write_text(json.dumps(model.explain().to_dict(), indent=1))
         files["explanation.json"] = "what it says of each column, with bands"
-    (folder / "charts.json").write_text(json.dumps(charts_of(model, table, bounds, task)))
+    (folder / "charts.json").write_text(json.dumps(charts_of(model, table, task)))
     (folder / "guarantee.json").write_text(json.dumps(record["guarantee"], indent=1))
     files["guarantee.json"] = "the guarantee"
     return {**record, "files": files}

@@ -37,7 +37,7 @@ from sfumato.exceptions import (
     UnsupportedEventError,
 )
 from sfumato.service import routes
-from sfumato.service.access import ForbiddenError, Limiter, UnknownPersonError, admit
+from sfumato.service.access import Limiter, admit
 from sfumato.service.config import Settings
 from sfumato.service.office import Office
 from sfumato.service.pages import page
@@ -66,8 +66,6 @@ HEADERS = {
 }
 # The first class that fits gives the status and the word.
 TABLE: list[tuple[type[Exception] | tuple[type[Exception], ...], int, str]] = [
-    (UnknownPersonError, 401, "unknown person"),
-    (ForbiddenError, 403, "forbidden"),
     (NotFoundError, 404, "not found"),
     (BudgetExceededError, 409, "budget exceeded"),
     (UnsupportedEventError, 409, "budget cannot hold this"),
