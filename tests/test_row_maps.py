@@ -241,7 +241,7 @@ def parts(rng: np.random.Generator) -> Iterator[Case]:
 def slopes(rng: np.random.Generator) -> Iterator[Case]:
     """What gradients make of a row's scores; a column per slope."""
     for name, n_classes, size in (("softmax", 2, 1), ("softmax", 3, HOSTILE), ("hinge", 3, 40.0)):
-        loss = loss_named(name, n_classes, huber_width=0.5)
+        loss = loss_named(name, n_classes)
         statistic = GradientSum(loss, 0.3, rng.normal(size=(loss.n_scores, WIDTH)) * size)
 
         def of(rows: np.ndarray, statistic: GradientSum = statistic) -> np.ndarray:

@@ -18,7 +18,7 @@ from sfumato.models import linear
 from sfumato.models.linear import Descent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation, Status
-from sfumato.sums.gradients import GradientSum, loss_named, on_weight_grid
+from sfumato.sums.gradients import GradientSum, HuberLoss, loss_named, on_weight_grid
 from sfumato.sums.grid import revealed
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import ArrayRecords
@@ -44,7 +44,7 @@ def test_slopes_are_those_of_the_losses():
     margins = np.array([-3.0, 0.7, 0.85, 1.0, 1.15, 1.3, 2.0])  # the corner at 1, rounded by 0.3
     for code, sign in ((1, 1), (0, -1)):
         codes = np.full(7, code)
-        found = loss_named("huber", 2, huber_width=0.3).slopes_of(sign * margins[:, None], codes)
+        found = HuberLoss(2, 0.3).slopes_of(sign * margins[:, None], codes)
         np.testing.assert_allclose(found[:, 0], np.array([1, 1, 0.75, 0.5, 0.25, 0, 0]) * -sign)
         found = loss_named("softmax", 2).slopes_of(sign * margins[:, None], codes)
         np.testing.assert_allclose(found[:, 0], -sign / (1 + np.exp(margins)))

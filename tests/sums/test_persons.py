@@ -44,7 +44,7 @@ from tests.sums.sources import doubles
 
 WIDTH, CLASSES, MOST = 3, 2, 3
 WAYS = ("average", "sum")
-LOSS = loss_named("softmax", CLASSES, huber_width=0.5)
+LOSS = loss_named("softmax", CLASSES)
 WEIGHTS = np.array([[2.0, -3.0, 1.0]])
 
 

@@ -54,8 +54,8 @@ from tests.sums.sources import doubles
 WIDTH, CLASSES, OTHERS, MOST = 3, 2, 9, 3
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
 NO_NUMBERS = (np.nan, np.inf, -np.inf, 1e300)
-TWO, THREE = (loss_named("softmax", classes, huber_width=0.5) for classes in (2, 3))
-HINGE = loss_named("hinge", 3, huber_width=0.5)
+TWO, THREE = (loss_named("softmax", classes) for classes in (2, 3))
+HINGE = loss_named("hinge", 3)
 
 
 def gradients() -> Iterator[GradientSum]:

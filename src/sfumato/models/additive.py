@@ -248,59 +248,6 @@ class Explanation:
         return text + self.note
 
 
-def plot_explanation(
-    explanation: Explanation, *, n_columns: int = 6, score: int = -1, figure: Any = None
-) -> Any:
-    """Draw the curves of the most important columns with their bands.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        What `explain` returned.
-    n_columns : int, default=6
-        How many columns to draw.
-    score : int, default=-1
-        Which score.
-    figure : matplotlib Figure, optional
-        Where to draw; by default a new one.
-
-    Returns
-    -------
-    matplotlib Figure
-        The picture.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InvalidInputError(
-            "A picture needs the package matplotlib: pip install 'sfumato[plot]'."
-        ) from None
-    shown = explanation.curves[:n_columns]
-    across = min(3, len(shown))
-    down = -(-len(shown) // across)
-    figure = figure or Figure(figsize=(3.4 * across, 2.6 * down), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
-    for axis, each in zip(axes, shown, strict=False):
-        curve, band = each.curve[score], each.band[score]
-        if each.is_number:
-            places = np.array(each.values)
-            axis.fill_between(places, curve - band, curve + band, alpha=0.25, linewidth=0)
-            axis.plot(places, curve, marker=".")
-            if places.dtype.kind == "O":  # dates are long
-                axis.tick_params(axis="x", labelsize=7, rotation=30)
-        else:
-            places = np.arange(len(curve))
-            axis.errorbar(places, curve, yerr=band, fmt="o", capsize=2)
-            named = [str(value) for value in each.values]
-            axis.set_xticks(places, named, rotation=60, ha="right", fontsize=7)
-        axis.axhline(0, linewidth=0.6, color="grey")
-        axis.set_title(each.name, fontsize=9)
-    for axis in axes[len(shown) :]:
-        axis.set_visible(False)
-    figure.supylabel(f"adds to {explanation.scores[score]}")
-    return figure
-
-
 # Models -----------------------------------------------------------------------------------------
 
 
@@ -537,7 +484,7 @@ class AdditiveModel(PrivateEstimator):
         Returns
         -------
         Explanation
-            Curves, bands and importances; `print` it, `plot_explanation` it, or take `to_dict`.
+            Curves, bands and importances; `print` it, or take `to_dict`.
         """
         check_is_fitted(self)
         if not 0 < coverage < 1:

@@ -101,19 +101,19 @@ class Budget:
         """Declare a sum with Gaussian noise, drawn `count` times."""
         return self._declare(Release(GAUSSIAN, statistic, share, count))
 
-    def process(self, statistic: Statistic, share: float | None = None) -> Release:
+    def process(self, statistic: Statistic) -> Release:
         """Declare coordinates of a function with Gaussian process noise."""
-        return self._declare(Release(PROCESS, statistic, share))
+        return self._declare(Release(PROCESS, statistic, None))
 
-    def laplace(self, statistic: Statistic, share: float | None = None, count: int = 1) -> Release:
-        """Declare a sum with Laplace noise, drawn `count` times."""
-        return self._declare(Release(LAPLACE, statistic, share, count))
+    def laplace(self, statistic: Statistic, share: float | None = None) -> Release:
+        """Declare a sum with Laplace noise."""
+        return self._declare(Release(LAPLACE, statistic, share))
 
-    def counts(self, statistic: Counts, share: float | None = None) -> Release:
+    def counts(self, statistic: Counts) -> Release:
         """Declare counts with Laplace noise, of whole numbers where the counts are whole."""
         person = self.records.person
         is_whole = (person is None or not person.averages) and self.records.has_exact_sums
-        return self._declare(Release(DISCRETE if is_whole else LAPLACE, statistic, share))
+        return self._declare(Release(DISCRETE if is_whole else LAPLACE, statistic, None))
 
     def ranks(
         self,

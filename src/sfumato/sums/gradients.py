@@ -134,10 +134,6 @@ class HuberLoss(Loss):
 
     width: float = 0.5
 
-    def __post_init__(self) -> None:
-        if not 0 < self.width < math.inf:
-            raise InvalidInputError(f"'huber_width' must be positive. Got {self.width} instead.")
-
     def slopes_of(self, scores: Array, codes: Any) -> Array:
         """``-y clip((1 + h - m) / (2h), 0, 1)``."""
         xp = namespace_of(scores)
@@ -175,12 +171,12 @@ def over_scores(values: Array) -> Array:
     return total
 
 
-def loss_named(name: str, n_classes: int, *, huber_width: float = 0.5) -> Loss:
+def loss_named(name: str, n_classes: int) -> Loss:
     """Return the loss of that name."""
     if name == "softmax":
         return SoftmaxLoss(n_classes)
     if name == "huber":
-        return HuberLoss(n_classes, huber_width)
+        return HuberLoss(n_classes)
     if name == "hinge":
         return HuberLoss(n_classes, HINGE_WIDTH)
     allowed = ", ".join(repr(known) for known in LOSSES)
