@@ -209,6 +209,19 @@ def test_a_tree_of_persons(way: str, relation: str) -> None:
     assert (largest <= 1 + 1e-9).all(), largest
 
 
+def test_bounds_that_name_a_person_protect_persons() -> None:
+    """Without a unit: rows of one person may not be protected one by one, nor in silence."""
+    declared = replace(TABLE, person="who", person_rows=K)
+    rows = {"who": np.arange(60) // K, "age": np.linspace(0, 100, 60)}
+    table = pd.DataFrame({**rows, "town": ["Ghent", "Ypres"] * 30, "ill": ["no", "yes", "no"] * 20})
+    people = sf.Ledger().create("people", epsilon=3.0, delta=1e-5, unit="person")
+    for kind in (sf.PrivateAdditiveClassifier, sf.Fabricator):
+        model = kind(delta=1e-6, bounds=declared, ledger=people)
+        assert clone(model).fit(table).guarantee_.unit is Unit.PERSON
+        single = clone(model).set_params(unit="record", ledger=None)
+        assert single.fit(table).guarantee_.unit is Unit.RECORD
+
+
 def test_a_ledger_of_persons_pays_for_no_records() -> None:
     people = sf.Ledger().create("people", epsilon=3.0, delta=1e-6, unit="person")
     record = sf.PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=sf.Bounds(norm=1.0), ledger=people)

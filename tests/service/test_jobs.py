@@ -337,6 +337,24 @@ def test_a_plain_file_is_confirmed_without_its_format_as_the_page_sends_it(tmp_p
     house.close()
 
 
+def test_a_table_with_repeated_ids_protects_persons(tmp_path: Path) -> None:
+    """The page says that rows of one ID are protected together: so do ledger and release."""
+    rows = [f"{700 + i // 4},{20 + i % 60},{'yes' if i % 3 else 'no'}\n" for i in range(240)]
+    (tmp_path / TABLE).write_text("patient,age,ill\n" + "".join(rows))
+    house = House(tmp_path)
+    house.datasets["new"] = {"path": TABLE, "target": "ill", "quotas": {"ada": 3}}
+    house.declare()
+    house.work()
+    assert house.call("olga", "GET", "/datasets/new")["dataset"]["bounds"]["person"] == "patient"
+    columns = {"age": FACTS["age"], "patient": {"type": "int64", "left_out": True}}
+    named = house.call("olga", "GET", "/datasets/new")["dataset"]["bounds"]["columns"]
+    body = {"columns": {name: columns[name] for name in named}, "target": LABELS, "person_rows": 4}
+    house.call("olga", "POST", "/datasets/new/open", body)
+    assert house.office.ledger.dataset("new").total.unit == "person"
+    assert house.call("ada", "GET", "/datasets/new")["dataset"]["unit"] == "person"
+    house.close()
+
+
 def test_a_table_that_cannot_be_read_is_told_without_its_content(
     fresh: House, tmp_path: Path
 ) -> None:

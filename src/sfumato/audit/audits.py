@@ -173,7 +173,7 @@ def _leak(model: Any, data: Data, near: Data) -> str | None:
     """
     X, y = data
     middle = X.mean(axis=0)
-    y_far = y if y is None or Unit(model.unit) is Unit.ENTRY else np.roll(y, 1)
+    y_far = y if y is None or model.protected_unit is Unit.ENTRY else np.roll(y, 1)
     try:
         compare_replays(model, data, (near, (middle + (X[::-1] - middle) / 100, y_far)))
     except AssertionError as sentence:

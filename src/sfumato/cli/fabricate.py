@@ -36,11 +36,16 @@ def fabricate(
     rows: Annotated[
         int | None,
         typer.Option(
-            help="How many rows to make; by default about as many as the table has.", min=1
+            help="How many rows to make; by default about one for each record, or each person "
+            "where persons are protected.",
+            min=1,
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Also write the fabricator (.sfumato), to draw more rows.")
+        Path | None,
+        typer.Option(
+            help="Also write the fabricator (.sfumato), to draw more rows and for 'quality'."
+        ),
     ] = None,
     delta: options.Delta = 1e-6,
     unit: options.DeclaredUnit = None,
@@ -107,9 +112,12 @@ def quality(
     Example: sfumato quality fabricator.sfumato private.csv -o quality.html
     """
     ready_to_write(output, ".html", ".json")
-    fabricator = load(model)
+    fabricator = load(model) if model.suffix == ".sfumato" else None
     if not isinstance(fabricator, Fabricator):
-        raise InvalidInputError(f"'{model}' contains no Fabricator.")
+        raise InvalidInputError(
+            f"'{model}' contains no fabricator: `sfumato fabricate ... --model rows.sfumato` "
+            "writes one beside the table."
+        )
     known = fabricator.released_law().bounds  # refuses others before a table is read
     # Fabricated text is written in one way, however the raw table was written.
     types = bounds_of_made(known).types()

@@ -248,7 +248,7 @@ class Party:
         self.terms._require(
             self.name,
             bounds=hulls.bounds,
-            unit=hulls.unit,
+            unit=hulls.protected_unit,
             relation=hulls.relation,
             epsilon=hulls.epsilon,
             delta=hulls.delta,

@@ -162,6 +162,7 @@ def check_same_unit_and_adjacency(
     for name, kept, asked in words:
         if kept is not None and asked is not None and str(kept) != str(asked):
             raise UnsupportedModeError(
-                f"The {holder} counts {name} '{kept}', the release is for {name} '{asked}'. "
-                f"They do not compose; use a budget of {name} '{asked}'."
+                f"The {holder} counts {name} '{kept}', the release is for {name} '{asked}', and "
+                f"they do not compose. Release with {name}='{kept}', or create a budget for the "
+                f"other: `sfumato budget create ... --{name} {asked}`."
             )

@@ -190,8 +190,9 @@ class PrivateEstimator(BaseEstimator):
     ----------
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit; ``epsilon=inf`` means no noise and no privacy.
-    unit : {"record", "person"}, default="record"
-        What is protected: one row, or all rows of a person.
+    unit : {"record", "person"}, optional
+        What is protected: one row, or all rows of a person. By default a person where the bounds
+        name their column, else a row.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which data sets are neighbours; the number of rows is public under the first only.
     bounds : Bounds or TableBounds
@@ -202,7 +203,7 @@ class PrivateEstimator(BaseEstimator):
 
     epsilon: float = 1.0
     delta: float = 1e-6
-    unit: str = "record"
+    unit: str | None = None
     relation: str = "replace_one"
     bounds: Bounds | TableBounds | None = None
     ledger: Any = None
@@ -257,8 +258,15 @@ class PrivateEstimator(BaseEstimator):
     # Public facts -------------------------------------------------------------------------------
 
     @property
+    def protected_unit(self) -> Unit:
+        """What is protected: `unit`, or a person where none is given and the bounds name one."""
+        named = Unit.RECORD if getattr(self.bounds, "person", None) is None else Unit.PERSON
+        return named if self.unit is None else Unit(self.unit)
+
+    @property
     def _n_is_secret(self) -> bool:
-        return self.relation == Relation.ADD_OR_REMOVE_ONE or self.unit == Unit.PERSON
+        is_person = self.protected_unit is Unit.PERSON
+        return self.relation == Relation.ADD_OR_REMOVE_ONE or is_person
 
     @property
     def record_bounds(self) -> Bounds | TableBounds | None:
@@ -277,7 +285,7 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(bounds, TableBounds):
             bounds.require_confirmed()
         person = None
-        if self.unit == Unit.PERSON:
+        if self.protected_unit is Unit.PERSON:
             if bounds.person_rows is None:
                 raise MissingBoundsError(
                     "Unit 'person' needs the largest number of rows used per person, which is "
@@ -361,7 +369,7 @@ class PrivateEstimator(BaseEstimator):
     def _check_request(self) -> Reader:
         """Check what is asked for, before any row is looked at; return how records are read."""
         for value, kind, offered in (
-            (self.unit, Unit, self.offered_units),
+            (self.protected_unit, Unit, self.offered_units),
             (self.relation, Relation, self.offered_relations),
         ):
             if kind(value) not in offered:
@@ -438,7 +446,7 @@ class PrivateEstimator(BaseEstimator):
             float(self.delta),
             records,
             self.ledger,
-            str(self.unit),
+            str(self.protected_unit),
             type(self).__name__,
             self._public_facts(reader),
             paid=paid if payer is self.ledger else None,
@@ -459,7 +467,7 @@ class PrivateEstimator(BaseEstimator):
         if groups is not None and reader.person is None:
             raise InvalidInputError(
                 "'groups' are IDs of persons: they are used with unit='person' only. "
-                f"Got unit={str(self.unit)!r}."
+                f"Got unit={str(self.protected_unit)!r}."
             )
         with_y = reader
         is_labelled = y is not None or reader.labels is not None

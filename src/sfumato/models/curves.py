@@ -132,7 +132,7 @@ class PrivateMeanCurve(PrivateEstimator):
         Self
             The fitted estimator.
         """
-        if self.unit == Unit.PERSON and getattr(self.bounds, "per_person", None) == "sum":
+        if self.protected_unit is Unit.PERSON and getattr(self.bounds, "per_person", None) == "sum":
             raise UnsupportedModeError(
                 "PrivateMeanCurve uses one curve per person, the mean of that person's curves: "
                 "per_person='average'."

@@ -156,7 +156,7 @@ class PrivateImageClassifier(PrivateClassifier):
         classifier = PrivateLinearClassifier(
             epsilon=self.epsilon,
             delta=self.delta,
-            unit=self.unit,
+            unit=str(self.protected_unit),
             relation=self.relation,
             bounds=replace(self._pixel_bounds(), lower=None, upper=None, norm=1.0),
             ledger=self.ledger,

@@ -370,7 +370,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         def run(choice: int) -> _Run:
             """Fit and score one candidate; what is drawn is part of what the search pays for."""
             paid = (*events[choice], score_noise.event())
-            receipt = Receipt(paid, unit=private.unit, relation=private.relation)
+            receipt = Receipt(paid, unit=private.protected_unit, relation=private.relation)
             model = self._candidate(settings[choice], cost.epsilon_each, receipt)
             model.fit(X, y)
             model.set_params(**{f"{prefix}ledger": None})
@@ -380,7 +380,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             total = float(records.release(ScoreSum(), score_noise, receipt)[0])
             return total / (records.public_rows or 1), choice, model
 
-        promise: dict[str, Any] = {"unit": private.unit, "relation": private.relation}
+        promise: dict[str, Any] = {
+            "unit": str(private.protected_unit),
+            "relation": private.relation,
+        }
         charges = prepay(self.ledger, cost.event, **promise).charges
         (score, choice, model), runs = self._search(cost.event, len(settings), run)
         # Its own guarantee would leave out the other runs.
@@ -407,7 +410,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         moved = score_records(np.zeros((_n_rows(X), 1)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
-        fixed = FIXED if private.unit != Unit.PERSON else (*FIXED, "bounds")
+        fixed = FIXED if private.protected_unit is not Unit.PERSON else (*FIXED, "bounds")
         for name in {name for each in settings for name in each}:
             if name.removeprefix(prefix) in fixed:
                 raise InvalidInputError(

@@ -16,8 +16,9 @@ RAW = "Sensitive: measured on raw rows, covered by no guarantee. Not for release
 LIMITS = (
     "What is true of everybody. If smoking harms, a private study finds that it does, and that "
     "says something about every smoker, whether in the data or not.",
-    "Groups. The guarantee is for one record. For k records of one family, or of one patient who "
-    "came k times, epsilon is k times as large or, at the same delta, larger still.",
+    "Groups. The guarantee is for one record or, where it says so, for one person with all rows. "
+    "For k of them together, such as a family, or k records of one patient where records are "
+    "protected, epsilon is k times as large or, at the same delta, larger still.",
     "Facts that were assumed to be public: the bounds, the labels, the columns, and whatever "
     "else is listed under a guarantee.",
     "Other releases. What was published from the same rows without the ledger adds up, and "

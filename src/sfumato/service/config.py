@@ -56,7 +56,7 @@ class Dataset(_Table):
     path: str  # a file, relative to service.toml
     target: Line | None = None
     person: Line | None = None
-    unit: Literal["record", "person"] = "record"
+    unit: Literal["record", "person"] | None = None  # by default a person, where bounds name one
     relation: Literal["replace_one", "add_or_remove_one"] = "replace_one"
     protected: Line = "everybody in the table"
     why: Line = "not stated"

@@ -33,7 +33,9 @@ class Office:
         """Return a data set as declared and stored."""
         stored = self.store.get("data set", name)
         found = self.settings.config.datasets.get(name, Dataset(path="no longer declared"))
-        return {**found.model_dump(include=FACTS), **stored}
+        facts = {**found.model_dump(include=FACTS), **stored}
+        person = facts["person"] or (facts["bounds"] or {}).get("person")
+        return {**facts, "unit": facts["unit"] or ("person" if person else "record")}
 
     def budget(self, dataset: Mapping[str, Any]) -> SharedBudget:
         """Return the budget of an open data set."""

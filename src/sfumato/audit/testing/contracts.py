@@ -105,7 +105,7 @@ def neighbours(case: PrivateCase) -> tuple[list[Data], list[tuple[int, int]]]:
         return np.vstack([X[:-k], *[row] * k]), labels
 
     members: list[Data] = []
-    if estimator.unit == Unit.ENTRY:
+    if estimator.protected_unit is Unit.ENTRY:
         asked, label = estimator.entry_bound, None if y is None else y[-1]
         reach = np.full(n_features, bounds.norm or 0.0)
         low, high = (-reach, reach) if box is None else box
@@ -215,7 +215,7 @@ def _other_data(case: PrivateCase) -> Iterator[tuple[np.ndarray, np.ndarray | No
     odd = np.tile(X[:1], (len(X), 1))  # all the same, but for a few that no bounds admit
     centre, radius = case.estimator.array_bounds.ball(X.shape[1])
     odd[1], odd[2], odd[3], odd[4] = np.nan, np.inf, 1e308, centre + 10 * (1 + radius)
-    is_public = y is None or case.estimator.unit == Unit.ENTRY  # whether labels are
+    is_public = y is None or case.estimator.protected_unit is Unit.ENTRY  # whether labels are
     yield odd, y if y is None or is_public else np.full_like(y, y[0])
     cells = X.astype(object)
     cells[0, 0] = None
@@ -230,7 +230,9 @@ def _scrambled(case: PrivateCase) -> tuple[np.ndarray, np.ndarray | None]:
     centre = case.estimator.array_bounds.ball(case.X.shape[1])[0]
     other = centre - 0.5 * (np.flip(case.X, axis=1) - centre)
     y_other = None if case.y is None else np.roll(case.y, 1)
-    if case.estimator.unit == Unit.ENTRY:  # where labels are public and may be read at any time
+    if (
+        case.estimator.protected_unit is Unit.ENTRY
+    ):  # where labels are public and may be read at any time
         y_other = case.y
     if Relation(case.estimator.relation) is Relation.ADD_OR_REMOVE_ONE:  # their number is secret
         other, y_other = other[7:], None if y_other is None else y_other[7:]
@@ -299,7 +301,7 @@ def check_guarantee_covers_the_releases(case: PrivateCase) -> None:
     promised = model.guarantee_
     require(drawn == flatten(ledger.events), "Releases were drawn that the ledger did not see.")
     require(drawn == flatten(promised.events), "The guarantee does not list what was released.")
-    asked = (str(case.estimator.unit), str(case.estimator.relation))
+    asked = (str(case.estimator.protected_unit), str(case.estimator.relation))
     require(ledger.words == {asked}, "The charge must state the unit and the relation.")
     require(
         (str(promised.unit), str(promised.relation)) == asked,

@@ -295,11 +295,11 @@ def fit(model: Any, X: Any, y: Any) -> Any:
 
     Each `rows_of_a_person` rows from the first on belong to one person.
     """
-    if model.unit == Unit.PERSON:
+    if model.protected_unit is Unit.PERSON:
         return model.fit(X, y, groups=np.arange(len(X)) // rows_of_a_person(model))
     return model.fit(X) if y is None else model.fit(X, y)
 
 
 def rows_of_a_person(model: Any) -> int:
     """Rows that neighbours differ in: the most of a person, or one."""
-    return int(model.bounds.person_rows) if model.unit == Unit.PERSON else 1
+    return int(model.bounds.person_rows) if model.protected_unit is Unit.PERSON else 1

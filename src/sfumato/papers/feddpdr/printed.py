@@ -182,7 +182,7 @@ class PrintedDPML(PrivateClassifier):
                 stacklevel=3,
             )
             events.append(NonPrivateEvent())
-        receipt = prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
+        receipt = prepay(self.ledger, *events, unit=self.protected_unit, relation=self.relation)
         clipped = np.asarray(self.row_bounds.clip(rows))
         signs, loss = np.where(codes == asked[:, None], 1.0, -1.0), HuberHingeLoss(self.huber_width)
         return _Paid(clipped, signs, first, machine, receipt, budget.facts, loss)
@@ -194,7 +194,7 @@ class PrintedDPML(PrivateClassifier):
         return Guarantee(
             epsilon=None if refuted else spent,
             delta=self.delta,
-            unit=Unit(self.unit),
+            unit=self.protected_unit,
             relation=Relation(self.relation),
             status=Status.CONDITIONAL if status is Status.PROVED else status,
             claimed_epsilon=float(self.epsilon),

@@ -193,7 +193,7 @@ class _Printed(_Rows):
         raw = self._cut(entries, codes, DEFAULT_BRANCH, "kmeans")  # (98)
         # The second event has no finite epsilon, so that no budget pays for this.
         events = mechanism.event(), NonPrivateEvent()
-        receipt = prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
+        receipt = prepay(self.ledger, *events, unit=self.protected_unit, relation=self.relation)
         noisy, promise = self._release_entries(scale, entries, mechanism, receipt)
         self.guarantee_ = replace(
             promise,

@@ -168,7 +168,9 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
             stacklevel=3,
         )
         # An event without a finite epsilon, so that no budget pays for this.
-        prepay(self.ledger, NonPrivateEvent(), unit=self.unit, relation=Relation.REPLACE_ONE)
+        prepay(
+            self.ledger, NonPrivateEvent(), unit=self.protected_unit, relation=Relation.REPLACE_ONE
+        )
         # Nothing is promised; the figure of Theorem 1 has a constant that is never given.
         self.guarantee_ = Guarantee(
             epsilon=None,
