@@ -42,6 +42,7 @@ BENCHMARKS = {
     "mappings": (["bench_mappings"], True, False, None),
     "transfer": (["bench_mappings_transfer"], True, False, None),
     "densities": (["bench_densities"], True, False, "1"),
+    "large-margin-mixtures": (["bench_large_margin"], True, False, "1"),
     "functions-utility": (["bench_functions_utility"], True, False, "1"),
     "persons": (["bench_persons"], True, False, "1"),
     "engines-memory": (["bench_engines", "memory"], False, False, "1"),
