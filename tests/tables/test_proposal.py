@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.proposal import (
     MAX_CATEGORIES,
@@ -144,7 +145,10 @@ def test_the_owner_is_told_what_does_not_fit(tmp_path: Path, kind: str) -> None:
         }
     )
     bounds = TableBounds.from_dict(
-        {"age": (0, 120), "same": {"lower": 0, "upper": 120, "sentinels": [-999]}}
+        {
+            "age": (0, 120),
+            "same": {"lower": 0, "upper": 120, "sentinels": [-999]},
+        }
         | {"ward": ["East", "West"], "day": ("1900-01-01", "2030-01-01"), "ill": ["no", "yes"]},
         target="ill",
         person="id",
@@ -162,3 +166,22 @@ def test_the_owner_is_told_what_does_not_fit(tmp_path: Path, kind: str) -> None:
     assert found["ward"] == (1, 0, 2)
     assert found["day"] == (1, 1, 1)
     assert found["ill"] == (1, 0, 1)
+    assert found["id"] == (1, 0, 1)  # without an ID; beyond the rows of a person
+    assert [c.same_as for c in columns if c.same_as] == ["age"]
+
+
+def test_long_lists_of_codes_are_read_from_a_file(tmp_path: Path) -> None:
+    codes = [f"{letter}{n:02d}" for letter in "ABCD" for n in range(30)]
+    rows = pa.table({"icd": codes * 10, "ill": ["no", "yes"] * 600})
+    write_table(rows, tmp_path / "rows.csv")
+    proposed = describe_table(TableFile(tmp_path / "rows.csv"), "ill").bounds
+    assert "120 different codes" in proposed.columns[0].note
+    proposed.write(tmp_path / "bounds.toml")
+    text = (
+        (tmp_path / "bounds.toml").read_text().replace("left_out = true", 'categories_file = "c"')
+    )
+    (tmp_path / "bounds.toml").write_text(text)
+    with pytest.raises(InvalidInputError, match="cannot be used"):
+        TableBounds.read(tmp_path / "bounds.toml")
+    (tmp_path / "c").write_text("\n".join([*codes, "", ""]))
+    assert TableBounds.read(tmp_path / "bounds.toml").columns[0].categories == tuple(codes)

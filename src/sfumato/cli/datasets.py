@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato.cli.console import print_json, print_lines, print_table, ready_to_write
-from sfumato.cli.options import Json, completing
+from sfumato.cli.options import Json
 from sfumato.datasets import CATALOGUE, available, load
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import FORMATS, write_table
@@ -37,9 +37,7 @@ def list_datasets(as_json: Json = False) -> None:
 
 @datasets_app.command()
 def fetch(
-    name: Annotated[
-        str, typer.Argument(help="A name from the list.", autocompletion=completing(CATALOGUE))
-    ],
+    name: Annotated[str, typer.Argument(help="A name from the list.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
     holdout: Annotated[
         Path | None,

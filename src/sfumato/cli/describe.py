@@ -21,7 +21,15 @@ from sfumato.cli.console import (
     ready_to_write,
     remark,
 )
-from sfumato.cli.options import Bounds, Json, Reading, TablePath, TargetName, reading_from
+from sfumato.cli.options import (
+    Bounds,
+    Json,
+    Reading,
+    TablePath,
+    TargetName,
+    reading_from,
+    words_of,
+)
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, SfumatoError
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, check_table, describe_table
@@ -110,15 +118,8 @@ def _proposal(seen: ColumnSummary, found: Description) -> str:
     told = "target: " if fact is target else ""
     if fact.left_out:
         return fact.note.rstrip(".")
-    if fact.parts:
-        return f"{', '.join(fact.parts)} of {fact.lower} to {fact.upper}"
-    if (values := fact.categories) is not None:
-        more = f" and {len(values) - 6} more" if len(values) > 6 else ""
-        return told + ", ".join(map(str, values[:6])) + more
-    if fact.type == "bool":
-        return f"{told}true or false"
     reason = fact.note.partition("; ")[2]
-    return f"{told}{fact.lower:g} to {fact.upper:g}" + (f" ({reason})" if reason else "")
+    return told + words_of(fact, 6) + (f" ({reason})" if reason else "")
 
 
 # Confirming -------------------------------------------------------------------------------------
@@ -198,8 +199,9 @@ def confirm(
 def check(table: TablePath, bounds: Bounds, as_json: Json = False) -> None:
     """Compare a table with its bounds, for its owner: what is printed is not private.
 
-    Counts cells that are missing, cannot be read, lie outside their range or are not listed. A fit
-    says nothing about any of this, because an error about one record would reveal that record.
+    Counts cells that are missing, cannot be read, lie outside their range or are not listed, and
+    rows of persons that are not used; names columns that say the same. A fit says nothing about any
+    of this, because an error about one record would reveal that record.
 
     Example: sfumato check patients.csv --bounds bounds.toml
     """
@@ -210,11 +212,13 @@ def check(table: TablePath, bounds: Bounds, as_json: Json = False) -> None:
         print_json({"rows": n_rows, "private": False, "columns": [vars(each) for each in columns]})
         return
     rows = [
-        [c.name, *(f"{n} ({n / n_rows:.1%})" if n else "" for n in counts)]
+        [c.name, *(f"{n} ({n / n_rows:.1%})" if n else "" for n in counts), c.same_as]
         for c in columns
         for counts in [(c.missing, c.unreadable, c.outside)]
     ]
-    print_table(("column", "missing", "unreadable", "outside"), rows)
+    print_table(("column", "missing", "unreadable", "outside", "same as"), rows)
+    if known.person:
+        print_lines(f"Outside, of {known.person}: rows beyond {known.person_rows} of a person.")
     print_lines(f"{n_rows} rows. These figures are for the owner: they are not private.")
 
 
@@ -225,26 +229,8 @@ def at_terminal() -> bool:
 
 def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
     """Ask about columns that say the same, or the target; return them as they were answered."""
-    first = group[0]
-    values = first.categories
-    if values is not None:
-        listed = isinstance(values, tuple)
-        told = f"one of {', '.join(map(str, values))}" if listed else f"labels {values}"
-    else:
-        lower, upper = (
-            int(end) if isinstance(end, float) and end.is_integer() else end
-            for end in (first.lower, first.upper)
-        )
-        named = "a whole number" if first.type.startswith(("int", "uint")) else first.type
-        named = "a number" if first.type in ("float", "double", "halffloat") else named
-        named = "a date" if first.type.startswith(("timestamp", "date")) else named
-        told = "true or false" if named == "bool" else f"{named}, {lower} to {upper}"
-    told += f", used by {', '.join(first.parts)}" if first.parts else ""
-    told += ", as its logarithm" if first.log else ""
-    told += ", missing cells are marked" if first.missing else ""
-    marks = " and ".join(f"{each:g}" for each in first.sentinels)
-    told += f", {marks} means missing" if marks else ""
-    remark(f"\n{title}: {told}")
+    values = group[0].categories
+    remark(f"\n{title}: {words_of(group[0], 10**6)}")
     while True:
         answer = _answer(QUESTION.format(ANSWERS[kind]))
         try:

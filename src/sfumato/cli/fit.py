@@ -42,11 +42,7 @@ def fit(
     target: options.TargetName = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            help=f"One of {', '.join(MODELS)}; by default chosen by the target.",
-            autocompletion=options.completing(MODELS),
-        ),
+        typer.Option(help=f"One of {', '.join(MODELS)}; by default chosen by the target."),
     ] = None,
     delta: options.Delta = 1e-6,
     unit: options.DeclaredUnit = None,

@@ -6,7 +6,6 @@ import contextlib
 import math
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.files import TableFile
-from sfumato.tables.schema import TableBounds
+from sfumato.tables.schema import Column, TableBounds
 from sfumato.tables.text import TextFormat
 
 LARGE = 8.0  # above it a promise is weak, whatever the table
@@ -126,9 +125,29 @@ def names_from(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """Return what a shell asks: the names that begin as typed."""
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+def words_of(fact: Column, most: int = 8) -> str:
+    """Say what is declared of a column: its range or its values, at most so many, and its use."""
+    values: Any = fact.categories
+    if isinstance(values, str):
+        told = f"{values} labels"
+    elif values is not None:
+        told = ", ".join(map(str, values[:most]))
+        told += f", ... ({len(values)} in all)" if len(values) > most else ""
+    elif fact.type == "bool":
+        told = "true or false"
+    else:
+        ends = [
+            f"{each:.10g}" if isinstance(each, float) else each for each in (fact.lower, fact.upper)
+        ]
+        told = " to ".join(map(str, ends))
+        told = f"a whole number, {told}" if fact.type.startswith(("int", "uint")) else told
+    told += f"; {', '.join(fact.parts)} of the date" if fact.parts else ""
+    told += "; its logarithm" if fact.log else ""
+    told += "; the order has a meaning" if fact.ordered else ""
+    told += "; missing cells are marked" if fact.missing else ""
+    told += f"; missing cells count as {fact.fill}" if fact.fill is not None else ""
+    marks = " and ".join(f"{each:g}" for each in fact.sentinels)
+    return told + (f"; {marks} means missing" if marks else "")
 
 
 def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None:

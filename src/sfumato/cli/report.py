@@ -121,18 +121,8 @@ def _declared(bounds: Any) -> dict[str, str]:
         return {name: _short(value) for name, value in known.items() if value is not None}
     if not isinstance(bounds, TableBounds):
         return {}
-    found = {}
-    facts: list[Any] = [*bounds.used, *([] if bounds.target is None else [bounds.target])]
-    for each in facts:
-        record = each.to_record()
-        hidden = ("name", "type", "column", "lower", "upper", "missing")
-        kept = {key: value for key, value in record.items() if key not in hidden}
-        words = [k if v is True else f"{k} {_short(v)}" for k, v in kept.items() if v is not False]
-        if "lower" in record and "upper" in record:  # a bound of 0 is a bound
-            words.insert(0, f"{_short(record['lower'])} to {_short(record['upper'])}")
-        words += ["may be missing"] if record.get("missing") else []
-        found[each.name] = "; ".join(words) or "as typed"
-    return found
+    facts = (*bounds.used, *([] if bounds.target is None else [bounds.target]))
+    return {each.name: options.words_of(each) for each in facts}
 
 
 def _short(value: Any) -> str:

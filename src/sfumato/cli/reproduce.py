@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato.cli.console import expect, print_json, print_lines, print_table, remark
-from sfumato.cli.options import Json, completing
+from sfumato.cli.options import Json
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import (
     PAPERS,
@@ -27,9 +27,7 @@ from sfumato.papers.running import NO_PICTURE, result_file
 def reproduce(
     paper: Annotated[
         str | None,
-        typer.Argument(
-            help=f"{', '.join(PAPERS)} or {ALL}.", autocompletion=completing([*PAPERS, ALL])
-        ),
+        typer.Argument(help=f"{', '.join(PAPERS)} or {ALL}."),
     ] = None,
     table: Annotated[str | None, typer.Option(help="Only this table, or these: 3,4.")] = None,
     figure: Annotated[str | None, typer.Option(help="Only this figure, or these.")] = None,

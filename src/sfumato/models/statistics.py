@@ -42,6 +42,7 @@ MAX_CELLS, MAX_PLACES = 2**18, 2**21  # of a quantile's grid, and of those of al
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
+TIED = 0.4  # of the misses that are allowed: where numbers are tied there are more
 WIDER = 1.5  # ... each of which may be this many times as long as the one before
 NEVER = -1e6  # logarithm of the weight of what is not wanted
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
@@ -793,7 +794,7 @@ def release_quantiles(
     end = END_SHARE * ROUNDED_DOWN / len(shares)
     middle = asked.budget.ranks(counts, n_groups, points, 1 - END_SHARE if error_bars else None)
     moved = asked.records.sensitivity(few, 1)  # [R4]
-    outer, slack = [], _slack(2 * (1 - END_SHARE) / END_SHARE, 1 - asked.confidence)
+    outer, slack = [], _slack(2 * (1 - END_SHARE) / END_SHARE, TIED * (1 - asked.confidence))
     for each in shares if error_bars else []:
         apart = 0.5 if asked.is_alone else max(each, 1 - each)
         rank = 1 + slack * 2 * apart * moved / (asked.budget.epsilon * end / 2)

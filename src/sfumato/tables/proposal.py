@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter
@@ -20,6 +21,7 @@ from sfumato.tables.text import common_numbers
 
 MAX_CATEGORIES = 50
 MAX_LABELS = 1000
+CODE, MAX_CODES = re.compile(r"\S{1,12}"), 5000  # of a public list in a file
 SENTINELS = (*(-(10**n - 1) for n in range(1, 7)), *(10**n - 1 for n in range(3, 7)))  # -9, 999
 FEW_LABELS = 20  # different whole numbers; more of them are a number to predict
 FEW = 10  # different values that are too few for IDs
@@ -152,6 +154,11 @@ class ColumnSummary:
             why = "the column is empty"
         elif is_id:
             why = "nearly every record has a value of its own, as an ID has"
+        elif 0 < len(spelt) <= MAX_CODES and all(map(CODE.fullmatch, spelt)):
+            why = (
+                f"{len(spelt)} different codes; if their list is public, save it with one code in "
+                'a line and put categories_file = "codes.txt" in the place of left_out'
+            )
         elif self.type != "string":
             why = f"values of type {self.type} are neither numbers nor texts"
         return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
@@ -182,17 +189,12 @@ class ColumnSummary:
                 note += f"; {_texts(sentinels)} looks like a mark of missing cells"
             ends = rounded_outwards(self.lowest, self.highest)
             return Target(self.name, self.type, *ends, note=note)
-        told = ""
-        if not self.seen:
-            told = "is empty: no record has a label"
-        elif not (kind or self.type == "string"):
-            told = f"has values of type {self.type}, which are not labels"
-        elif values is None or len(values) > MAX_LABELS:
-            told = f"has more than {MAX_LABELS} different values, too many for labels"
-        elif len(values) < 2:
-            told = "has fewer than two different labels; a classifier needs at least two"
-        if told:
-            raise InvalidInputError(f"The target {self.name!r} {told}.")
+        n = MAX_COUNTED if values is None else len(values)
+        if not (kind or self.type == "string") or not 2 <= n <= MAX_LABELS:
+            raise InvalidInputError(
+                f"The target {self.name!r}, of type {self.type}, has {n} different values; labels "
+                f"are 2 to {MAX_LABELS} texts or whole numbers."
+            )
         typed: Any = set(self.spellings.values()) if self.type == "string" else set(values or ())
         typed = {int(v) for v in typed} if kind in tuple("iu") else typed
         return Target(self.name, self.type, categories=tuple(sorted(typed)), note=PROPOSED)
@@ -239,7 +241,8 @@ class ColumnCheck:
     name: str
     missing: int = 0
     unreadable: int = 0
-    outside: int = 0  # of the range, or none of the listed values
+    outside: int = 0  # of the range, or none of the listed values; of persons, rows not used
+    same_as: str = ""  # an earlier column that says the same
 
 
 def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck, ...]]:
@@ -257,8 +260,9 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
     tuple
         The number of rows, and what was counted in each column.
     """
-    facts = [*bounds.used, *([bounds.target] if bounds.target is not None else [])]
-    n_rows, checks = 0, {fact.name: ColumnCheck(fact.name) for fact in facts}
+    facts = {each.name: each for each in (*bounds.used, bounds.target) if each is not None}
+    checks = {name: ColumnCheck(name) for name in [*[bounds.person] * bool(bounds.person), *facts]}
+    n_rows, rows_of, digests = 0, Counter[Any](), dict.fromkeys(facts, b"")
     source, text = table, None
     if not is_table(table):  # cells as they are stored
         source = TableFile(table, guess=False, text=bounds.text)
@@ -266,8 +270,12 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
     for batch in [table] if is_table(table) else source.batches(list(checks)):
         n_rows += len(batch)
         for name, cells in columns_of(batch, list(checks)).items():
-            fact, told = next(each for each in facts if each.name == name), checks[name]
-            column = as_column(cells)
+            told, column = checks[name], as_column(cells)
+            if name == bounds.person:
+                rows_of.update(column.drop_null().to_pylist())
+                told.missing = n_rows - rows_of.total()
+                continue
+            fact = facts[name]
             if text is not None and arrow_kind(fact.type):
                 column = common_numbers(column, text)
             is_gone = np.asarray(column.is_null())
@@ -277,6 +285,8 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
             feature = min(fact.features, key=lambda each: each.categories is not None)
             read = replace(feature, sentinels=()).read(column)
             n_odd = int((np.isnan(read) & ~is_gone).sum())
+            said = digests[name] + repr(fact.categories).encode() + read.tobytes()
+            digests[name] = hashlib.sha256(said).digest()
             if fact.categories is not None:
                 told.outside += n_odd
                 continue
@@ -286,6 +296,12 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
             if feature.categories is None:
                 is_out = (read < feature.lower) | (read > feature.upper)
                 told.outside += int((is_out & ~is_mark).sum())
+    if (most := bounds.person_rows) and bounds.person:
+        checks[bounds.person].outside = sum(max(n - most, 0) for n in rows_of.values())
+    first: dict[bytes, str] = {}
+    for name, digest in digests.items():
+        same = first.setdefault(digest, name)
+        checks[name].same_as = same if digest and same != name else ""
     return n_rows, tuple(checks.values())
 
 

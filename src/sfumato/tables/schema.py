@@ -14,6 +14,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -153,8 +154,12 @@ class Column:
         if self.fill is not None and self.missing:
             raise InvalidInputError(f"{place} has 'fill' and 'missing'; choose one of them.")
         if kind == "categories":
-            _check_values(self.categories, place)
-            if self.fill is not None and self.fill not in (self.categories or ()):
+            values = self.categories if isinstance(self.categories, tuple) else ()
+            if len({type_of_value(each) for each in values}) != 1 or len(set(values)) < len(values):
+                raise InvalidInputError(
+                    f"{place} must list its categories or labels: all text or all numbers, once."
+                )
+            if self.fill is not None and self.fill not in values:
                 raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
         elif kind == "date":
             if not 0 < len(self.parts) == len(set(self.parts) & set(PARTS)):
@@ -164,14 +169,12 @@ class Column:
                     f"{listed}, or set left_out = true. A whole date can say who somebody is."
                 )
             if {"time", "year"} & set(self.parts):
-                try:
-                    first, last = (_moment(end) for end in (self.lower, self.upper))
-                except (TypeError, ValueError):
-                    raise MissingBoundsError(
-                        f"{place} needs 'lower' and 'upper', days such as 2020-12-31."
-                    ) from None
-                if not first < last:
-                    raise InvalidInputError(f"{place}: 'lower' must lie before 'upper'.")
+                with suppress(TypeError, ValueError):
+                    if _moment(self.lower) < _moment(self.upper):
+                        return
+                raise MissingBoundsError(
+                    f"{place} needs days such as 2020-12-31, 'lower' before 'upper'."
+                )
         else:
             if not arrow_kind(self.type):
                 raise InvalidInputError(
@@ -270,15 +273,12 @@ class Target(Column):
         if self.labels is None:
             return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
         if self.labels == PUBLIC_LABELS:
-            return np.asarray(self.read(as_column(column)).to_pylist(), dtype=object)
+            declared = self.type if arrow_kind(self.type) else "string"
+            return np.asarray(read_as(as_column(column), declared).to_pylist(), dtype=object)
         known = np.asarray(sorted(self.labels))
         none: Any = np.nan if known.dtype.kind in REAL_KINDS else None
         listed = np.append(known.astype(float if none else object), none)
         return np.asarray(listed[codes_of(column, known.tolist())])  # [Z2]
-
-    def read(self, column: Any) -> Any:
-        """Read a column of Arrow as labels: numbers, truth values, and texts for all else."""
-        return read_as(column, self.type if arrow_kind(self.type) else "string")
 
 
 def _mapping(record: Any, known: set[str], place: str) -> Mapping[str, Any]:
@@ -287,20 +287,9 @@ def _mapping(record: Any, known: set[str], place: str) -> Mapping[str, Any]:
         raise InvalidInputError(f"{place} must be a table of keys.")
     for key in record:
         if key not in known:
-            listed = ", ".join(sorted(known))
-            raise InvalidInputError(
-                f"{place} has the unknown key {key!r}; known keys are {listed}."
-            )
+            keys = ", ".join(sorted(known))
+            raise InvalidInputError(f"{place} has the unknown key {key!r}; known keys are {keys}.")
     return record
-
-
-def _check_values(values: Any, place: str) -> None:
-    """Ask for a list of different values of one kind."""
-    kinds = {type_of_value(value) for value in values} if isinstance(values, tuple) else ()
-    if len(kinds) != 1 or len(set(values)) != len(values):
-        raise InvalidInputError(
-            f"{place} must list its categories or labels: all text or all numbers, each once."
-        )
 
 
 def _plain(value: Any) -> Any:
@@ -653,9 +642,15 @@ class TableBounds:
         except ValueError as error:  # also of what is not text
             raise InvalidInputError(f"'{path}' is not written in TOML: {error}.") from None
         try:
+            columns = record.get("columns")
+            for each in columns.values() if isinstance(columns, dict) else ():
+                if isinstance(each, dict) and "categories_file" in each:
+                    listed = Path(path).with_name(str(each.pop("categories_file")))
+                    each["categories"] = listed.read_text(encoding="utf-8").split()
             found = cls.from_record(record)
-        except InvalidInputError as error:
-            raise type(error)(f"The bounds in '{path}' cannot be used. {error}") from None
+        except (OSError, ValueError) as error:
+            kind = type(error) if isinstance(error, InvalidInputError) else InvalidInputError
+            raise kind(f"The bounds in '{path}' cannot be used. {error}") from None
         if sealed and found.confirmed and record.get("seal") != found.seal:
             raise MissingBoundsError(
                 f"The bounds in '{path}' were typed or changed since they were confirmed: "
@@ -694,9 +689,8 @@ def bounds_from(facts: Mapping[str, Any]) -> Bounds | TableBounds:
     """Return the bounds that a plain dict means: of `Bounds`, or columns for `from_dict`."""
     if facts and set(facts) <= {each.name for each in fields(Bounds)}:
         return Bounds(**facts)
-    if isinstance(facts.get("columns"), Mapping):
-        return TableBounds.from_dict(**facts)
-    return TableBounds.from_dict(facts)
+    is_named = isinstance(facts.get("columns"), Mapping)
+    return TableBounds.from_dict(**facts) if is_named else TableBounds.from_dict(facts)
 
 
 def _toml(value: Any, key: str = "") -> str:
