@@ -261,7 +261,7 @@ def check_table(table: Any, bounds: TableBounds) -> tuple[int, tuple[ColumnCheck
         The number of rows, and what was counted in each column.
     """
     facts = {each.name: each for each in (*bounds.used, bounds.target) if each is not None}
-    checks = {name: ColumnCheck(name) for name in [*[bounds.person] * bool(bounds.person), *facts]}
+    checks = {name: ColumnCheck(name) for name in (bounds.person, *facts) if name}
     n_rows, rows_of, digests = 0, Counter[Any](), dict.fromkeys(facts, b"")
     source, text = table, None
     if not is_table(table):  # cells as they are stored
