@@ -31,6 +31,7 @@ COMMANDS = {
     "reproduce": "reproduce:reproduce",
     "budget": "budget:budget_app",
     "datasets": "datasets:datasets_app",
+    "doctor": "doctor:doctor",
     "release": "release:release_app",
     "serve": "serve:serve_app",
     "studio": "serve:studio",
