@@ -24,7 +24,7 @@ def doctor(as_json: Json = False) -> None:
 
     Example: sfumato doctor
     """
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for line in metadata.requires("sfumato") or ():
         name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
         extra = re.search(r"extra == .([\w-]+)", line)
