@@ -206,8 +206,8 @@ REMARKS = (
     "both sets in [0, 1], labels drawn at random in each class.",
 )
 UNUSED = (
-    "Between images of different sizes the printed rule never asks the source, with or without "
-    "noise: these are results of the target alone."
+    "Between images of different sizes the source decides no row at full size: a draw is as "
+    "accurate with noise as without, so that these are results of the target alone."
 )
 
 
