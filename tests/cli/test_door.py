@@ -39,12 +39,16 @@ def test_yes_to_all_confirms_what_was_proposed(folder: Path) -> None:
 
 
 def test_what_is_known_replaces_what_was_proposed(folder: Path) -> None:
-    # labels, age, pressure (after two mistakes), ward (after one), smoker, the last word
-    answers = ["yes", "0 120", "40", "a b", "0.5 to 250", "north, east", "out", "yes"]
+    # labels, age, pressure (after three mistakes), ward (after one), smoker, the last word
+    answers = ["yes", "0 120", "40", "a b", "0 to 40.000", "0.5 to 250"]
+    answers += ["leave out", "north, east", "out", "yes"]
     answer = typed("confirm", "bounds.toml", "--json", answers="\n".join(answers) + "\n")
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["used"] == 3
     assert answer.stderr.count("such as 0 to 120.") >= 2
+    assert "Write 40.000 as 40000 or as 40.0000." in answer.stderr
+    assert "two values or more" in answer.stderr
+    assert "Noted: " in answer.stderr
     columns = {each.name: each for each in TableBounds.read("bounds.toml").columns}
     assert (columns["age"].lower, columns["age"].upper) == (0, 120)
     assert (columns["pressure"].lower, columns["pressure"].upper) == (0.5, 250.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -143,7 +144,9 @@ def confirm(
     if found.confirmed:
         with suppress(MissingBoundsError):  # changed since, so asked again
             TableBounds.read(bounds)
-            raise InvalidInputError(f"'{bounds}' is already confirmed.")
+            raise InvalidInputError(
+                f"'{bounds}' is already confirmed. To be asked again, set confirmed = false in it."
+            )
     if not at_terminal():
         raise InvalidInputError(
             "'confirm' asks a person at a terminal, column by column, and accepts no answers "
@@ -239,7 +242,9 @@ def _asked(group: list[Any], title: str, kind: str) -> list[Any]:
             if answer == "out" and kind != "labels":
                 return [Column(each.name, each.type, left_out=True) for each in group]
             record = _answered(answer, values, is_date=kind == "date")
-            return [c.from_record(c.name, {**c.to_record(), **record}) for c in group]
+            group = [c.from_record(c.name, {**c.to_record(), **record}) for c in group]
+            remark(f"Noted: {words_of(group[0], 10**6)}")
+            return group
         except SfumatoError as error:
             remark(str(error))
 
@@ -248,10 +253,14 @@ def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
     """Return the values or the range that a person has typed."""
 
     def number(text: str) -> float:
+        if re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+", text):  # thousands in many countries
+            raise InvalidInputError(f"Write {text} as {text.replace('.', '')} or as {text}0.")
         return int(text) if text.lstrip("+-").isdigit() else float(text)
 
     if values is not None:
         found: list[Any] = [each.strip() for each in answer.split(",") if each.strip()]
+        if len(found) < 2:
+            raise InvalidInputError("Type yes, or two values or more with commas between.")
         if isinstance(values, tuple) and all(isinstance(each, int | float) for each in values):
             try:
                 found = [number(each) for each in found]
