@@ -488,7 +488,6 @@ def test_a_mixture_is_a_classifier_of_its_ellipsoids() -> None:
     assert many.matrices_.shape == (24, 3, 3)
     assert many.distances(X).shape == (600, 2)
     assert many.score(X, y) > one.score(X, y) + 0.1
-    assert (many.offsets_ >= 0).all()
     small = {"epsilon": 1.0, "delta": 1e-5}
     fitted = PrivateLargeMarginGaussianClassifier(n_ellipsoids=2, bounds=box, **small).fit(X, y)
     four = Bounds(lower=[-1, -1], upper=[1, 1], labels=range(4))

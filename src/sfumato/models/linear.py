@@ -325,12 +325,11 @@ class PrivateLinearClassifier(PrivateClassifier):
         return not getattr(self.bounds, "has_ranges", False)
 
     def _scores(self, rows: Any) -> Array:
-        projection = None if self.projection_ is None else like(rows, self.projection_)
-        row_map, weights = self._row_map(projection), self.coef_
+        row_map, weights = self._row_map(self.projection_), self.coef_
         if row_map.intercept:
             weights = np.hstack([weights, self.intercept_[:, None]])
         mapped = row_map(IntoUnitBall(self.row_bounds, self.n_features_in_)(rows))
-        return to_numpy(exact_projection(mapped, weights.T))
+        return to_numpy(exact_projection(mapped, weights.T, n_digits=2))
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         super()._check_stored(sizes)
@@ -515,10 +514,9 @@ class PrivateLinearRegressor(PrivateRegressor):
         bounds, width = self.row_bounds, self.n_features_in_  # exact, in two digits of a row
         centre, radius = bounds.ball(width)
         rows = (bounds.clip(self._rows(X)) - centre) / radius
-        weights = self.coef_[None] * radius
-        high = truncate_to_grid(rows, FINE_BITS)
+        high, weights = truncate_to_grid(rows, FINE_BITS), self.coef_ * radius
         low = truncate_to_grid((rows - high) * 2.0**FINE_BITS, FINE_BITS)
-        found = exact_product(low, weights, math.sqrt(width)) * 2.0**-FINE_BITS
-        found += exact_product(high, weights, 1.0)
-        level = float(self.coef_ @ centre) + self.intercept_
-        return np.asarray(np.clip(found[:, 0] + level, *target_range(self)))
+        both = np.concatenate([weights, weights * 2.0**-FINE_BITS])[None]
+        found = exact_product(np.hstack([high, low]), both, math.sqrt(1 + width))[:, 0]
+        found += float(self.coef_ @ centre) + self.intercept_
+        return np.asarray(np.clip(found, *target_range(self)))

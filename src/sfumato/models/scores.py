@@ -35,23 +35,18 @@ from sfumato.tables.cells import as_cells, as_numbers, columns_of, is_table
 from sfumato.tables.schema import TableBounds
 
 ADVICE = (
-    "A score on private rows is a release that no guarantee covers: it has no noise and no ledger "
-    "was charged for it. On public rows it costs nothing. To measure privately, use "
-    "sfumato.release_score; to look as the owner of the rows, sfumato score."
+    "A score on private rows is a release that no guarantee covers; on public rows it costs "
+    "nothing. To measure privately, use sfumato.release_score."
 )
 SEARCH = (
     "A score on private rows is a release that no guarantee covers, and so is a choice made by "
-    "such scores: cross-validation and searches of scikit-learn publish one for each split, and "
-    "each of their fits is a release of its own. On public rows they cost nothing. To measure "
-    "privately, use sfumato.release_score on rows that no fit has seen; to choose settings, "
-    "sfumato.PrivateSearchCV, at one price."
+    "such scores; each fit of a search is one of its own. On public rows they cost nothing. To "
+    "choose settings at one price, use sfumato.PrivateSearchCV."
 )
 ENSEMBLE = (
-    "Ensembles, calibrations and other estimators of scikit-learn around a private one may learn "
-    "from the rows themselves, without noise, give it one record several times (bagging draws with "
-    "replacement), so that it weighs more than was paid for, or fit it again and again. No "
-    "guarantee covers what they make of private rows; on public or fabricated rows they cost "
-    "nothing."
+    "Estimators of scikit-learn around a private one may learn from the rows themselves, or give "
+    "it one record several times. No guarantee covers what they make of private rows; on public or "
+    "fabricated rows they cost nothing."
 )
 CALLERS = {  # modules of scikit-learn, and what is said of them
     "sklearn.model_selection": ("search", SEARCH),

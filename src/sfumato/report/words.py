@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from sfumato.privacy.attacker import percent
 from sfumato.privacy.events import flatten
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit, rounded_up
-
-if TYPE_CHECKING:
-    from sfumato.report.report import Report
 
 RAW = "Sensitive: measured on raw rows, covered by no guarantee. Not for release."
 LIMITS = (
@@ -140,18 +136,3 @@ def event_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
         )
         rows.append((event.kind.replace("_", " "), told or "–", str(count)))
     return rows
-
-
-def together_sentence(report: Report) -> str | None:
-    """Return what all results promise together, if they were made from the same rows."""
-    if len(report.results) < 2:
-        return None
-    opening = "Each guarantee covers its own release. Releases from the same rows add up"
-    total = report.together()
-    if total is None or not total.is_private:
-        return f"{opening}; no common guarantee can be stated for these."
-    return (
-        f"{opening}: all {len(report.results)} together have at most epsilon "
-        f"{at_most(total.epsilon)} and delta {scientific(total.delta)} (plain sums; a ledger may "
-        "show less)."
-    )

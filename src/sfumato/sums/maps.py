@@ -273,21 +273,25 @@ class BesideTarget:
         return np.hstack([self.row_map(rows[:, :-1]), target])
 
 
-def exact_projection(rows: Array, basis: Array) -> Array:
+def exact_projection(rows: Array, basis: Array, n_digits: int = 1) -> Array:
     """``rows @ basis`` for rows of the unit ball.
 
     Both are cut to a grid on which all products and partial sums fit a double: a projected row is
     exact and does not depend on its place among the rows. For columns of length 2 or more, which
-    no honest basis has, the grid is as much coarser.
+    no honest basis has, the grid is as much coarser. What is cut from the basis is a further digit.
     """
     xp = namespace_of(rows)
-    columns = xp.clip(like(rows, basis), -1e100, 1e100)  # on an accelerator, where rows are on one
-    squares = xp.sum(columns * columns, axis=0)
+    whole = xp.clip(like(rows, basis), -1e100, 1e100)  # on an accelerator, where rows are on one
+    squares = xp.sum(whole * whole, axis=0)
     longest = math.sqrt(xp.max(squares)) if basis.shape[1] else 0.0
-    columns = truncate_to_grid(columns, FINE_BITS - max(0, math.frexp(longest)[1] - 1))
+    bits = FINE_BITS - max(0, math.frexp(longest)[1] - 1)
+    columns = truncate_to_grid(whole, bits)
     if not is_foreign_array(columns):
         columns = np.ascontiguousarray(columns)
-    return truncate_to_grid(rows, FINE_BITS) @ columns
+    found = truncate_to_grid(rows, FINE_BITS) @ columns
+    if n_digits == 1:
+        return found
+    return found + 2.0**-bits * exact_projection(rows, (whole - columns) * 2.0**bits)
 
 
 def exact_product(rows: Array, weights: Array, longest: float) -> NDArray[np.float64]:

@@ -215,9 +215,6 @@ class PersonSum:
 
     __reduce__ = SecretSum.__reduce__  # it cannot be pickled, copied or saved
 
-    def __repr__(self) -> str:
-        return f"PersonSum(shape={self._shape})"
-
 
 @dataclass(frozen=True)
 class KeptPersons:

@@ -486,12 +486,6 @@ class EllipsoidAnswers:
         scores = np.asarray(features @ to_vectors(self.matrices_).T)
         return np.asarray(scores.reshape(len(scores), len(self.classes_), -1).min(axis=2))
 
-    @property
-    def offsets_(self) -> Array:
-        """θ, the scores at the centres; not negative: Φ is positive semidefinite to rounding."""
-        reach = np.einsum("ki,ki->k", self.matrices_[:, :-1, -1], centroids(self.matrices_))
-        return np.asarray(np.maximum(self.matrices_[:, -1, -1] + reach, 0.0))
-
     def decision_function(self, X: ArrayLike) -> Array:
         """Return minus the distances; for two classes, their difference.
 
