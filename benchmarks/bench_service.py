@@ -179,9 +179,10 @@ def run(submits: int, kills: int, database: str | None) -> dict[str, Any]:
         with ThreadPoolExecutor(ANALYSTS) as pool:
             more, killed = [], dict.fromkeys(("all", "web", "job"), 0)
             while sum(killed.values()) < kills:
-                more.append(pool.submit(submit, len(more), 0.01, submits + len(more)))
+                if secrets.randbelow(2):
+                    more.append(pool.submit(submit, len(more), 0.01, submits + len(more)))
                 time.sleep(0.1 + secrets.randbelow(500) / 1000)
-                what = random.choices(("all", "web", "job"), (1, 3, 16))[0]
+                what = random.choices(("all", "web", "job"), (1, 1, 18))[0]
                 killed[what] += service.kill(what)
             found += [one.result() for one in more]
         accepted = {identity for identity, _ in found if identity}

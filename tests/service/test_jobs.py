@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -243,6 +244,17 @@ def test_an_error_on_rows_tells_nothing(house: House, monkeypatch: pytest.Monkey
     assert job["reason"] == workers.ENDED_EARLY
     stored = json.dumps([house.office.store.audit(), house.office.store.get("job", job["id"])])
     assert "Lovelace" not in stored
+
+
+def test_one_total_is_told_everywhere(fresh: House) -> None:
+    fresh.open()
+    for kind, columns in (("fit", []), ("density", ["age"])):
+        assert fresh.done(kind=kind, columns=columns, estimator=None, epsilon=0.5)["state"]
+    total = f"{fresh.spent():.4g}"
+    for path in ("", "/report", "/dpia"):
+        headers = {"Authorization": f"Bearer {fresh.tokens['olga']}"}
+        text = fresh.request("GET", f"/datasets/patients{path}", headers=headers).text
+        assert re.search(f"{total}|{total[:-1]}", text), path
 
 
 def test_data_sets_that_share_people_share_a_budget(fresh: House) -> None:

@@ -286,6 +286,7 @@ class Database:
                 connection.close()  # an idle server has nothing to say but its end
         patience = max(1, int(self.timeout + GRACE))
         waits: dict[str, Any] = {
+            "client_encoding": "utf8",  # else a database in SQL_ASCII answers with bytes
             "connect_timeout": max(2, int(self.timeout)),
             "keepalives_idle": patience,
             "keepalives_interval": max(1, patience // 3),

@@ -11,7 +11,7 @@ import functools
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -89,7 +89,7 @@ class NewJob(_Body):
     rows: int | None = Field(
         default=None, ge=1, le=10**6, description="Rows to fabricate; by default as many."
     )
-    epsilon: Epsilon = Field(description="The most that this release may cost.")
+    epsilon: Epsilon = Field(description="Of the release on its own.")
     delta: Delta | None = Field(default=None, description="By default that of the budget.")
     purpose: Line = Field(
         min_length=3, description="What the release is for; officers and the ledger read it."
@@ -559,13 +559,19 @@ def report(call: Call, name: str) -> Response:
         promised = Guarantee.from_dict(one["guarantee"])
         explained = None if model is None else model.explain()
         rows.append(Result(one["purpose"], promised, notes, explained, f"{one['id']}.sfumato"))
-    service = call.office.settings.config.service
+    service, budget = call.office.settings.config.service, call.office.budget(found)
+    total, composed = budget.holdings()[0], f"epsilon {budget.dataset.spent():.4g}"
+    left = {"spent": total.spent, "left": max(total.filter.epsilon - total.spent, 0.0)}
     kept = None if service.keep_days is None else f"{service.keep_days} days"
     written = Report(
         f"Privacy report of {name}",
         tuple(rows),
-        settings={"protected": found["protected"], "why this budget": found["why"]},
-        ledger=LedgerExtract.of(call.office.budget(found).dataset),
+        settings={
+            "protected": found["protected"],
+            "why this budget": found["why"],
+            "composed, had all releases been fixed in advance": composed,
+        },
+        ledger=replace(LedgerExtract.of(budget.dataset), **left),  # the total of every page
         office=SignatureBlock(
             service.controller, call.who.name, found.get("confirmed_by"), kept, found.get("n_rows")
         ),
