@@ -14,7 +14,7 @@ from sfumato.ledger.shared_budget import QuotaBalance, SharedBudget
 from sfumato.privacy.events import Event
 from sfumato.service.access import Person
 from sfumato.service.config import OWNER, Dataset, Settings
-from sfumato.service.store import DatasetState, JobState, NotFoundError, Store, now
+from sfumato.service.store import NotFoundError, Store, now
 
 FACTS = {"target", "person", "unit", "relation", "protected", "why", "epsilon", "delta", "kind"}
 FACTS |= {"auto_approve"}
@@ -82,7 +82,7 @@ class Office:
         if who.has("officer", "auditor"):
             return True
         is_held = declared is not None and who.name in declared.quotas
-        states = (DatasetState.OPEN, DatasetState.RETIRED)
+        states = ("open", "retired")
         return is_held and self.store.get("data set", name)["state"] in states
 
     def found(self, who: Person, name: str, *, is_open: bool = False) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Office:
         found = self.dataset(name)
         if not self.sees(who, name):
             raise NotFoundError(f"There is no data set {name!r}.")
-        if is_open and found["state"] != DatasetState.OPEN:
+        if is_open and found["state"] != "open":
             raise InvalidInputError(f"The data set {name!r} is {found['state']}, not open.")
         return found
 
@@ -138,7 +138,7 @@ class Office:
         task: Mapping[str, Any],
         purpose: str,
         *,
-        state: JobState = JobState.QUEUED,
+        state: str = "queued",
         key: str | None = None,
         **more: Any,
     ) -> dict[str, Any]:
@@ -152,10 +152,10 @@ class Office:
             "delta": 0.0,
             "task": dict(task),
             "created": now(),
-            "state": str(state),
+            "state": state,
             **more,
         }
-        is_request = state == JobState.QUEUED
+        is_request = state == "queued"
         most = self.settings.config.service.max_jobs if is_request else None
         words: Any = {"detail": {"kind": task["kind"]}, "key": key, "max_open": most}
         return self.store.add(person if is_request else None, "job", "submit", record, **words)
@@ -167,24 +167,22 @@ class Office:
         for name, declared in config.datasets.items():
             if name not in stored:
                 record: Any = {"id": name, "name": name, "budget": declared.budget or name}
-                record |= {"bounds": None, "state": str(DatasetState.DESCRIBING), "created": ""}
+                record |= {"bounds": None, "state": "describing", "created": ""}
                 self.store.add("operator", "data set", "register", record)
-                self.queue("operator", name, {"kind": "describe"}, "bounds", state=JobState.ASKED)
+                self.queue("operator", name, {"kind": "describe"}, "bounds", state="asked")
                 continue
             found = stored[name]
-            if found["state"] == DatasetState.RETIRED and not declared.retired:
+            if found["state"] == "retired" and not declared.retired:
                 problems.append(f"The data set {name!r} is retired, for good.")
-            if found["state"] == DatasetState.OPEN:
+            if found["state"] == "open":
                 problems += self._set_quotas(found, declared)
         for name, found in stored.items():
             kept = config.datasets.get(name)
-            if found["state"] != DatasetState.RETIRED and (kept is None or kept.retired):
-                for state in (JobState.WAITING, JobState.QUEUED):
-                    for job in self.store.find("job", None, dataset=name, state=str(state)):
+            if found["state"] != "retired" and (kept is None or kept.retired):
+                for state in ("waiting", "queued"):
+                    for job in self.store.find("job", None, dataset=name, state=state):
                         self.store.cancel("operator", job["id"], "The data set is retired.")
-                self.store.change(
-                    "operator", "data set", name, "retire", state=DatasetState.RETIRED
-                )
+                self.store.change("operator", "data set", name, "retire", state="retired")
         return problems
 
     def _set_quotas(self, found: Mapping[str, Any], declared: Dataset) -> list[str]:

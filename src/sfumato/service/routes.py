@@ -33,7 +33,7 @@ from sfumato.service.access import ROLES, Person, admit, person_of, signed_in
 from sfumato.service.config import Delta, Epsilon, Line, decimal_point
 from sfumato.service.office import Office
 from sfumato.service.pages import page
-from sfumato.service.store import DatasetState, JobState, NotFoundError, now
+from sfumato.service.store import NotFoundError, now
 from sfumato.service.tasks import ESTIMATORS, check_task, settings_of
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
@@ -71,44 +71,28 @@ class _Body(BaseModel):
 class NewJob(_Body):
     """A request for a release."""
 
-    kind: Literal["statistic", "fit", "fabricate", "density"] = Field(
-        default="fit", description="What is made."
-    )
-    estimator: str | None = Field(
-        default=None,
-        max_length=64,
-        description="Class of the model, or function of a statistic; by default that of the kind.",
-    )
-    parameters: dict[str, Any] = Field(
-        default_factory=dict, max_length=40, description="Settings of the model, by name."
-    )
-    columns: list[Line] = Field(
-        default_factory=list, max_length=100, description="Of a density or a statistic."
-    )
-    by: list[Line] = Field(default_factory=list, max_length=8, description="Groups of a statistic.")
-    rows: int | None = Field(
-        default=None, ge=1, le=10**6, description="Rows to fabricate; by default as many."
-    )
+    kind: Literal["statistic", "fit", "fabricate", "density"] = "fit"
+    estimator: str | None = Field(None, max_length=64, description="By default that of the kind.")
+    parameters: dict[str, Any] = Field({}, max_length=40, description="Settings, by name.")
+    columns: list[Line] = Field([], max_length=100, description="Of a density or a statistic.")
+    by: list[Line] = Field([], max_length=8, description="Groups of a statistic.")
+    rows: int | None = Field(None, ge=1, le=10**6, description="Rows to fabricate.")
     epsilon: Epsilon = Field(description="Of the release on its own.")
-    delta: Delta | None = Field(default=None, description="By default that of the budget.")
-    purpose: Line = Field(
-        min_length=3, description="What the release is for; officers and the ledger read it."
-    )
+    delta: Delta | None = Field(None, description="By default that of the budget.")
+    purpose: Line = Field(min_length=3, description="Officers and the ledger read it.")
 
 
 class Opening(_Body):
     """All that is public about a table, confirmed at once."""
 
-    columns: dict[Line, Record] = Field(
-        max_length=10_000, description="Facts of every column, as in a file of bounds."
-    )
-    target: Record | None = Field(default=None, description="Facts of the target.")
-    file: Record | None = Field(default=None, description="How the file is written.")
-    person_rows: int | None = Field(default=None, ge=1, le=10**6, description="Of one person.")
-    per_person: Literal["average", "sum"] | None = Field(default=None, description="How added up.")
-    one_row_per_person: bool = Field(default=False, description="No person has a second row.")
-    epsilon: Epsilon | None = Field(default=None, description="Of a studio: the total.")
-    protected: Line | None = Field(default=None, description="Of a studio: who is protected.")
+    columns: dict[Line, Record] = Field(max_length=10_000, description="As in a file of bounds.")
+    target: Record | None = None
+    file: Record | None = Field(None, description="How the file is written.")
+    person_rows: int | None = Field(None, ge=1, le=10**6, description="Of one person.")
+    per_person: Literal["average", "sum"] | None = None
+    one_row_per_person: bool = Field(False, description="No person has a second row.")
+    epsilon: Epsilon | None = Field(None, description="Of a studio: the total.")
+    protected: Line | None = Field(None, description="Of a studio: who is protected.")
 
 
 class Decision(_Body):
@@ -264,7 +248,7 @@ def datasets(call: Call) -> Any:
 def dataset(call: Call, name: str) -> Any:
     """Schema, public facts, budget and releases of a data set; never a row."""
     found = call.office.shown_to(call.who, name)
-    is_proposed = found["state"] == DatasetState.PROPOSED
+    is_proposed = found["state"] == "proposed"
     if is_proposed and call.office.settings.is_studio and _is_page(call):
         return RedirectResponse(f"/datasets/{name}/confirm", 303)
     exact = None
@@ -277,7 +261,7 @@ def dataset(call: Call, name: str) -> Any:
 def confirm(call: Call, name: str) -> Any:
     """Read the proposed bounds of all columns."""
     found = call.office.shown_to(call.who, name)
-    if found["state"] != DatasetState.PROPOSED:
+    if found["state"] != "proposed":
         return RedirectResponse(f"/datasets/{name}", 303)
     return {"dataset": found, "types": TYPES}
 
@@ -286,12 +270,12 @@ def confirm(call: Call, name: str) -> Any:
 def describe(call: Call, name: str, body: Proposal) -> Record:
     """Propose bounds anew, in a studio with another column to predict."""
     found = call.office.found(call.who, name)
-    changes: Record = {"reason": "", "state": DatasetState.DESCRIBING}
+    changes: Record = {"reason": "", "state": "describing"}
     if call.office.settings.is_studio:
         changes["target"] = body.target or None
     call.office.store.change(call.who.name, "data set", name, "describe again", **changes)
     task = {"kind": "describe"}
-    call.office.queue(call.who.name, found["name"], task, "bounds", state=JobState.ASKED)
+    call.office.queue(call.who.name, found["name"], task, "bounds", state="asked")
     return {"name": name}
 
 
@@ -299,7 +283,7 @@ def describe(call: Call, name: str, body: Proposal) -> Record:
 def open_dataset(call: Call, name: str, body: Opening) -> Record:
     """Confirm all bounds and open the data set; they are never changed afterwards."""
     office, found = call.office, call.office.found(call.who, name)
-    if found["state"] != DatasetState.PROPOSED:
+    if found["state"] != "proposed":
         raise InvalidInputError(f"The data set {name!r} is {found['state']}; nothing is changed.")
     proposed = found["bounds"]
     if set(body.columns) != set(proposed["columns"]):
@@ -337,7 +321,7 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
         SharedBudget.create(office.ledger, budget, **asked)
     elif budget != name and budget not in office.budgets():
         raise InvalidInputError(f"Open the data set {budget!r} first: its budget is shared.")
-    words: Record = {"state": DatasetState.OPEN, "detail": {"bounds": record}}
+    words: Record = {"state": "open", "detail": {"bounds": record}}
     office.store.change(call.who.name, "data set", name, "open", **words, **changes)
     office.sync()
     return {"name": name}
@@ -395,13 +379,13 @@ async def plan(call: Call, name: str, body: NewJob) -> Record:
         raise HTTPException(429, "Three previews of yours are being made. Try again in a moment.")
     call.request.app.state.plans[who.name] = call.request.app.state.plans.get(who.name, 0) + 1
     try:
-        words: Any = {"epsilon": body.epsilon, "delta": delta, "state": JobState.ASKED}
+        words: Any = {"epsilon": body.epsilon, "delta": delta, "state": "asked"}
         wanted = {"kind": "plan", "of": task}
         job = await asyncio.to_thread(office.queue, who.name, name, wanted, "preview", **words)
         for _ in range(int(PLAN_PATIENCE / 0.05)):
             await asyncio.sleep(0.05)
             job = await asyncio.to_thread(office.store.get, "job", job["id"])
-            if job["state"] not in (JobState.ASKED, JobState.RUNNING):
+            if job["state"] not in ("asked", "running"):
                 break
         await asyncio.to_thread(office.store.forget, job["id"])
     finally:
@@ -459,13 +443,13 @@ def job(call: Call, identity: str) -> Record:
 @verb("POST", "/jobs/{identity}/decide", "officer", tag="jobs")
 def decide(call: Call, identity: str, body: Decision) -> Record:
     """Approve a request that waits, or decline it; a declined one costs nothing."""
-    state = JobState.QUEUED if body.approve else JobState.DECLINED
+    state = "queued" if body.approve else "declined"
     store, who = call.office.store, call.who
     found = store.get("job", identity)
     if found["person"] == who.name and who.role != "owner":
         raise HTTPException(403, "Nobody decides on a request of their own.")
     words: Record = {"reason": body.reason, "decided_by": who.name, "changed": now()}
-    words["only"] = JobState.WAITING  # one that runs must not be queued a second time
+    words["only"] = "waiting"  # one that runs must not be queued a second time
     return store.change(who.name, "job", identity, f"job {state}", state=state, **words)
 
 
@@ -561,7 +545,7 @@ def report(call: Call, name: str) -> Response:
         rows.append(Result(one["purpose"], promised, notes, explained, f"{one['id']}.sfumato"))
     service, budget = call.office.settings.config.service, call.office.budget(found)
     total, composed = budget.holdings()[0], f"epsilon {budget.dataset.spent():.4g}"
-    left = {"spent": total.spent, "left": max(total.filter.epsilon - total.spent, 0.0)}
+    left = max(total.filter.epsilon - total.spent, 0.0)
     kept = None if service.keep_days is None else f"{service.keep_days} days"
     written = Report(
         f"Privacy report of {name}",
@@ -571,7 +555,7 @@ def report(call: Call, name: str) -> Response:
             "why this budget": found["why"],
             "composed, had all releases been fixed in advance": composed,
         },
-        ledger=replace(LedgerExtract.of(budget.dataset), **left),  # the total of every page
+        ledger=replace(LedgerExtract.of(budget.dataset), spent=total.spent, left=left),
         office=SignatureBlock(
             service.controller, call.who.name, found.get("confirmed_by"), kept, found.get("n_rows")
         ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -32,50 +31,21 @@ class BusyError(SfumatoError):
     """The person has too many requests that are not done."""
 
 
-class DatasetState(StrEnum):
-    """What can be done with a data set."""
-
-    DESCRIBING = "describing"  # a worker reads it, to propose bounds
-    UNREADABLE = "unreadable"  # it could not be read
-    PROPOSED = "proposed"  # an officer confirms its bounds
-    OPEN = "open"  # analysts may ask
-    RETIRED = "retired"  # no more releases; the ledger stays
-
-
-class JobState(StrEnum):
-    """Where a request stands."""
-
-    WAITING = "waiting"  # for an officer
-    QUEUED = "queued"  # for a worker
-    ASKED = "asked"  # a chore: to propose bounds, to price a request; no release comes of it
-    RUNNING = "running"
-    RELEASED = "released"
-    DECLINED = "declined"  # by an officer; nothing was charged
-    CANCELLED = "cancelled"  # before it was charged
-    REFUSED = "refused"  # by the budget; nothing was charged
-    FAILED = "failed"  # nothing was charged
-    LOST = "lost"  # charged, and then nothing was shown: the charge stands
-
-
 STEPS: dict[str, dict[str, set[str]]] = {
     "token": {"good": {"revoked"}},
     "data set": {
-        DatasetState.DESCRIBING: {
-            *(DatasetState.PROPOSED, DatasetState.UNREADABLE, DatasetState.RETIRED)
-        },
-        DatasetState.UNREADABLE: {DatasetState.DESCRIBING, DatasetState.RETIRED},
-        DatasetState.PROPOSED: {*DatasetState} - {DatasetState.UNREADABLE},
-        DatasetState.OPEN: {DatasetState.RETIRED},
+        "describing": {"proposed", "unreadable", "retired"},  # a worker reads it for its bounds
+        "unreadable": {"describing", "retired"},
+        "proposed": {"describing", "proposed", "open", "retired"},  # an officer confirms them
+        "open": {"retired"},  # for good; the ledger stays
     },
     "job": {
-        JobState.WAITING: {JobState.QUEUED, JobState.DECLINED, JobState.CANCELLED},
-        JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED},
-        JobState.ASKED: {JobState.RUNNING, JobState.CANCELLED},
-        JobState.RUNNING: {
-            *(JobState.RELEASED, JobState.REFUSED, JobState.FAILED, JobState.LOST),
-            # To an officer after the rehearsal; back only where nothing was charged.
-            *(JobState.WAITING, JobState.CANCELLED, JobState.QUEUED),
-        },
+        "waiting": {"queued", "declined", "cancelled"},  # for an officer
+        "queued": {"running", "cancelled"},
+        "asked": {"running", "cancelled"},  # a chore: no release comes of it
+        # Refused, failed and cancelled cost nothing; lost was charged, and nothing was shown. To an
+        # officer after the rehearsal; back only where nothing was charged.
+        "running": {"released", "refused", "failed", "lost", "waiting", "cancelled", "queued"},
     },
 }
 WORDS = ErrorTexts(
@@ -101,7 +71,7 @@ _RECORDS = (
     "CREATE INDEX service_records_by_state ON service_records (kind, state, created)",
 )
 _FOUND = "SELECT state, record FROM service_records WHERE kind = ?"
-OPEN_JOBS = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
+OPEN_JOBS = ("waiting", "queued", "running")
 
 
 def now() -> str:
@@ -202,7 +172,7 @@ class Store:
             steps = STEPS[kind].get(only or found["state"], ())
             if state is not None and (state not in steps or only not in (None, found["state"])):
                 raise InvalidInputError(f"A {kind} that is {found['state']} cannot become {state}.")
-            found |= {**changes, "state": str(state or found["state"])}
+            found |= {**changes, "state": (state or found["state"])}
             _save(store, kind, found)
             if release is not None:
                 _insert(store, "release", release)
@@ -219,15 +189,15 @@ class Store:
             job = {**_one(store, "job", identity), "cancel": True, "reason": reason}
             if job["state"] not in OPEN_JOBS:
                 raise InvalidInputError(f"A job that is {job['state']} cannot be cancelled.")
-            if job["state"] != JobState.RUNNING:
-                job |= {"state": str(JobState.CANCELLED), "changed": now()}
+            if job["state"] != "running":
+                job |= {"state": "cancelled", "changed": now()}
             _save(store, "job", job)
             _note(store, by, "cancel", identity, {})
             return job
 
         return self._write(cancel)
 
-    def claim(self, state: str = JobState.QUEUED) -> Record | None:
+    def claim(self, state: str = "queued") -> Record | None:
         """Take the oldest job of the person who has the fewest running, for one worker."""
 
         def claim(store: Transaction) -> Record | None:
@@ -235,21 +205,21 @@ class Store:
                 "SELECT state, record FROM service_records j WHERE kind = 'job' AND state = ? "
                 "ORDER BY (SELECT count(*) FROM service_records r WHERE r.kind = 'job' AND "
                 "r.person = j.person AND r.state = 'running'), created LIMIT 1",
-                (str(state),),
+                (state,),
             )
             if not rows:
                 return None
-            job = {**_read(rows[0]), "started": now(), "state": str(JobState.RUNNING)}
+            job = {**_read(rows[0]), "started": now(), "state": "running"}
             _save(store, "job", job)
             return job
 
-        return self._write(claim) if self.find("job", 1, state=str(state)) else None
+        return self._write(claim) if self.find("job", 1, state=state) else None
 
     def counts(self) -> tuple[dict[str, int], str | None]:
         """Return the number of jobs in each state, and since when the oldest one is queued."""
         asked = "SELECT state, count(*), min(created) FROM service_records WHERE kind = 'job' "
         rows = self._rows(f"{asked} GROUP BY state")
-        oldest = [since for state, _, since in rows if state == JobState.QUEUED]
+        oldest = [since for state, _, since in rows if state == "queued"]
         return {state: count for state, count, _ in rows}, oldest[0] if oldest else None
 
     def delete_before(self, moment: str) -> list[str]:

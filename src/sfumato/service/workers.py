@@ -40,7 +40,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.service import tasks
 from sfumato.service.config import OWNER, Config, Settings
 from sfumato.service.office import Office
-from sfumato.service.store import DatasetState, JobState, NotFoundError, ServiceError, now
+from sfumato.service.store import NotFoundError, ServiceError, now
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
@@ -72,12 +72,12 @@ def run_job(office: Office, job: Mapping[str, Any]) -> None:
     settings, kind = office.settings, job["task"]["kind"]
     if kind == "describe":
         _describe(office, job["dataset"])
-        _end(office, job["id"], JobState.RELEASED)
+        _end(office, job["id"], "released")
         return
     if kind == "plan":
         signal.setitimer(signal.ITIMER_PROF, PLAN_SECONDS)  # the kernel ends what takes longer
         plan = _plan(office, job)
-        office.store.change(None, "job", job["id"], state=JobState.RELEASED, plan=plan)
+        office.store.change(None, "job", job["id"], state="released", plan=plan)
         return
     dataset = office.dataset(job["dataset"])
     payer = office.budget(dataset).payer(job["person"], job["purpose"], job["id"])
@@ -86,7 +86,7 @@ def run_job(office: Office, job: Mapping[str, Any]) -> None:
     aside.mkdir(mode=0o770)  # the web process may be of the same group
     try:
         state, reason, record = _attempt(office, dataset, job, payer, aside)
-        if record is not None and state == JobState.RELEASED:
+        if record is not None and state == "released":
             names = ("id", "dataset", "person", "purpose", "epsilon", "delta", "task")
             told = {"shown": now(), "approved_by": job.get("decided_by")}
             release = {**{name: job[name] for name in names}, **record, **told}
@@ -116,32 +116,32 @@ def _attempt(
     job: Mapping[str, Any],
     payer: Payer,
     aside: Path,
-) -> tuple[JobState, str, dict[str, Any] | None]:
+) -> tuple[str, str, dict[str, Any] | None]:
     """Rehearse and make a release; errors of the rehearsal read no row and are told in full."""
     declared = office.settings.config.datasets.get(job["dataset"])
     may_ask = job["person"] == OWNER or (declared and job["person"] in declared.quotas)
-    if declared is None or dataset["state"] != DatasetState.OPEN or not may_ask:
-        return JobState.REFUSED, "The data set is no longer open to you. Nothing was charged.", None
+    if declared is None or dataset["state"] != "open" or not may_ask:
+        return "refused", "The data set is no longer open to you. Nothing was charged.", None
     if "cost" not in job:
         signal.setitimer(signal.ITIMER_PROF, REHEARSAL_SECONDS)
         try:
             events = tasks.rehearse(dataset, job)
             costs = office.costs(job["person"], dataset, events)
         except SfumatoError as error:
-            return JobState.FAILED, f"{error} Nothing was charged.", None
+            return "failed", f"{error} Nothing was charged.", None
         except Exception:  # of dummy rows alone
             log.exception("the rehearsal of job %s failed", job["id"])
-            return JobState.FAILED, ENDED_EARLY, None
+            return "failed", ENDED_EARLY, None
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         told = {"cost": costs, **_odds(job, dataset, events)}
         if not costs or not all(one["fits"] for one in costs):
-            return JobState.REFUSED, _does_not_fit(costs), told
+            return "refused", _does_not_fit(costs), told
         if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
-            return JobState.WAITING, "", told
+            return "waiting", "", told
         office.store.change(None, "job", job["id"], phase="fitting", **told)
     if not office.settings.has_space:  # it would be charged and lost
-        return JobState.FAILED, "The disk of the service is full. Nothing was charged.", None
+        return "failed", "The disk of the service is full. Nothing was charged.", None
     try:
         bounds = TableBounds.from_record(dataset["bounds"])
         key = office.settings.key_for("workers")
@@ -150,11 +150,11 @@ def _attempt(
         record = tasks.make_release(dataset, job, table, payer, aside, key)
     except BaseException as error:
         if payer.budget.is_charged(job["id"]):
-            return JobState.LOST, CHARGED_AND_LOST, None
+            return "lost", CHARGED_AND_LOST, None
         if isinstance(error, BudgetExceededError | UnsupportedEventError):
-            return JobState.REFUSED, str(error), None
-        return JobState.FAILED, ENDED_EARLY, None  # rows were read: one text, whatever it was
-    return JobState.RELEASED, "", record
+            return "refused", str(error), None
+        return "failed", ENDED_EARLY, None  # rows were read: one text, whatever it was
+    return "released", "", record
 
 
 def _does_not_fit(costs: list[dict[str, Any]]) -> str:
@@ -223,23 +223,23 @@ def _describe(office: Office, name: str) -> None:
         office.store.change(None, "data set", name, fingerprint=mark)
         is_public = dataset["relation"] == "replace_one" and dataset["unit"] != "person"
         changes = {**found, "n_rows": found["n_rows"] if is_public else None}
-        state = DatasetState.PROPOSED
+        state = "proposed"
         for other in office.store.find("data set"):
             is_own = other["name"] == name or other["budget"] == dataset["budget"]
-            is_first = other["state"] != DatasetState.DESCRIBING or other["name"] < name
+            is_first = other["state"] != "describing" or other["name"] < name
             if not is_own and other.get("fingerprint") == mark and is_first:
                 words = f"The file has the content of the data set {other['name']!r}"
-                changes, state = {"reason": f"{words}: share its budget."}, DatasetState.UNREADABLE
+                changes, state = {"reason": f"{words}: share its budget."}, "unreadable"
     except Exception as error:  # rows were read: one text, but to the one who owns them
         log.error("the table of %s cannot be described: %s", name, type(error).__name__)
         told = f"The table could not be read: {error}" if office.settings.is_studio else UNREADABLE
-        changes, state = {"reason": told}, DatasetState.UNREADABLE
+        changes, state = {"reason": told}, "unreadable"
     office.store.change("worker", "data set", name, "describe", state=state, **changes)
 
 
 def _store_release(office: Office, release: Mapping[str, Any]) -> None:
     kept = {**release, "created": release["shown"], "state": "released"}
-    _end(office, release["id"], JobState.RELEASED, release=kept)
+    _end(office, release["id"], "released", release=kept)
 
 
 def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
@@ -251,16 +251,16 @@ def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
         return
     shutil.rmtree(settings.releases / f".{job['id']}.part", ignore_errors=True)
     attempts, is_release = job.get("attempts", 0), "estimator" in job["task"]
-    state, reason = JobState.FAILED, ENDED_EARLY if "cost" in job or again else TOO_SLOW
+    state, reason = "failed", ENDED_EARLY if "cost" in job or again else TOO_SLOW
     if is_release and office.budget(office.dataset(job["dataset"])).is_charged(job["id"]):
-        state, reason = JobState.LOST, CHARGED_AND_LOST
+        state, reason = "lost", CHARGED_AND_LOST
     elif job.get("cancel"):
-        state, reason = JobState.CANCELLED, ""
+        state, reason = "cancelled", ""
     elif again and attempts < MAX_ATTEMPTS:
-        _end(office, job["id"], JobState.QUEUED, attempts=attempts + 1)
+        _end(office, job["id"], "queued", attempts=attempts + 1)
         return
     elif job["task"]["kind"] == "describe":
-        told: Any = {"state": DatasetState.UNREADABLE, "reason": UNREADABLE}
+        told: Any = {"state": "unreadable", "reason": UNREADABLE}
         office.store.change("worker", "data set", job["dataset"], "describe failed", **told)
     _end(office, job["id"], state, reason)
 
@@ -338,7 +338,7 @@ class Workers:
             try:
                 current = self.store.get("job", job["id"])
             except NotFoundError:  # a preview that nobody waits for
-                current = {**job, "state": JobState.RELEASED}
+                current = {**job, "state": "released"}
             if is_running:
                 is_late = time.monotonic() - start > config.service.seconds
                 if is_late:
@@ -347,7 +347,7 @@ class Workers:
                     child.kill()
                 continue
             del self._children[child]
-            if current["state"] == JobState.RUNNING:
+            if current["state"] == "running":
                 # Killed by nobody of ours: it is tried again, as after a kill of everything.
                 was_killed = (child.exitcode or 0) < 0 and child.exitcode != -signal.SIGPROF
                 settle(self.office, current, again=was_killed)
@@ -358,8 +358,8 @@ class Workers:
             self._sweep()
         chores = sum("estimator" not in job["task"] for job, _ in self._children.values())
         for state, left in (
-            (JobState.ASKED, CHORES_AT_ONCE - chores),
-            (JobState.QUEUED, config.service.workers - len(self._children) + chores),
+            ("asked", CHORES_AT_ONCE - chores),
+            ("queued", config.service.workers - len(self._children) + chores),
         ):
             while left > 0 and (claimed := self.store.claim(state)) is not None:
                 self._children[forked(self._work, claimed)] = (claimed, time.monotonic())
