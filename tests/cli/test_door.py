@@ -45,8 +45,7 @@ def test_what_is_known_replaces_what_was_proposed(folder: Path) -> None:
     answer = typed("confirm", "bounds.toml", "--json", answers="\n".join(answers) + "\n")
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["used"] == 3
-    assert answer.stderr.count("such as 0 to 120.") >= 2
-    assert "Write 40.000 as 40000 or as 40.0000." in answer.stderr
+    assert answer.stderr.count("such as 0 to 120.") >= 3
     assert "two values or more" in answer.stderr
     assert "Noted: " in answer.stderr
     columns = {each.name: each for each in TableBounds.read("bounds.toml").columns}

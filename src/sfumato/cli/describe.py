@@ -254,7 +254,7 @@ def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
 
     def number(text: str) -> float:
         if re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+", text):  # thousands in many countries
-            raise InvalidInputError(f"Write {text} as {text.replace('.', '')} or as {text}0.")
+            raise ValueError(text)
         return int(text) if text.lstrip("+-").isdigit() else float(text)
 
     if values is not None:
@@ -271,7 +271,9 @@ def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
     try:
         lower, upper = ends if is_date else [number(each) for each in ends]
     except ValueError:
-        raise InvalidInputError("Type yes, or two values, such as 0 to 120.") from None
+        raise InvalidInputError(
+            "Type yes, or two values, such as 0 to 120. (40.000 is 40000 or 40?)"
+        ) from None
     return {"lower": lower, "upper": upper}
 
 
