@@ -64,7 +64,7 @@ def _statistic(name: str) -> Callable[..., None]:
         ] = "",
         by: Annotated[
             str,
-            typer.Option(help="Groups: categories, or parts of dates such as admitted.month."),
+            typer.Option(help="Groups: categories, parts of dates such as admitted.month."),
         ] = "",
         at: Annotated[str, typer.Option(help="Of a quantile: which, such as 0.25,0.5.")] = "",
         bins: Annotated[
@@ -84,7 +84,7 @@ def _statistic(name: str) -> Callable[..., None]:
         dataset: options.Dataset = None,
         purpose: options.Purpose = None,
         analyst: Annotated[
-            str | None, typer.Option(help="Who requests it; recorded in the ledger.")
+            str | None, typer.Option(help="Who requests it ('--by' in other commands).")
         ] = None,
         as_json: options.Json = False,
     ) -> None:
@@ -126,7 +126,7 @@ def _statistic(name: str) -> Callable[..., None]:
         print_table(found.table.column_names, lines)
         print_lines(
             f"Of {found.counts}. Each error bar, low to high, holds the figure of the table itself "
-            f"with {confidence:.0%} confidence."
+            f"with {confidence:.0%} confidence. Group '-': missing; figure '-': hidden by noise."
         )
         options.print_release(found, output or table, promise, as_json=False)
 

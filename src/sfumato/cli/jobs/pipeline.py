@@ -69,7 +69,9 @@ def fit_rows(model: Any, source: TableFile | Partitions) -> Any:
     """Fit a model on a table in parts, or on a file: a long one is read in batches if it can."""
     if isinstance(source, Partitions):
         return model.fit(source)
+    source = source.declared(model.bounds.types(), model.bounds.text)
     names = list(model.bounds.types())
+    source.require(names)
     may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
     # A text is parsed once, whatever the passes; other files are read again where they are long.
     read = partial(source.batches, names)
@@ -103,9 +105,6 @@ def fit_table(
     bounds.require_confirmed()
     target_column = (bounds := bounds.with_target(target)).target
     assert target_column is not None  # noqa: S101 - or it had been refused
-    if isinstance(source, TableFile):
-        source = source.declared(bounds.types(), bounds.text)
-        source.require(list(bounds.types()))
     if model is None:
         is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
         n_rows = source.n_rows if isinstance(source, TableFile) and is_public else None
@@ -118,13 +117,12 @@ def fit_table(
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
-    """Choose a model by public facts alone: the target, columns, and rows if public."""
+    """Choose a model by public facts alone: the target, columns, and rows where given."""
     n_features = len(bounds.features)
     if bounds.target_range is not None:
         return "additive-regressor"
-    is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
     are_few = n_features <= FEW_COLUMNS
-    if is_public and n_rows is not None:
+    if n_rows is not None:
         are_few = n_rows * promise.epsilon >= ROWS_PER_COLUMN * n_features
     return "additive" if are_few else "linear"
 
@@ -188,9 +186,6 @@ def fabricate_table(
 
     bounds.require_confirmed()
     bounds = bounds if target is None else bounds.with_target(target)
-    if isinstance(source, TableFile):
-        source = source.declared(bounds.types(), bounds.text)
-        source.require(list(bounds.types()))
     fabricator = make_model(sfumato.Fabricator, promise, bounds, options)
     fit_rows(fabricator, source)
     table = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
