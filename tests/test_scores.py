@@ -115,8 +115,11 @@ def test_a_row_for_which_a_foreign_model_fails_is_a_wrong_answer(metric: str) ->
         assert np.abs(added).sum() <= 1
         if name in ("nan", "inf"):
             assert added.tolist() == ([1, 0] if metric == "accuracy" else [0] * len(added))
-    with warnings.catch_warnings():  # of a target that is far from its range
-        release_score(model, X, np.where(y == 0, 1e308, y), **options)
+    for target in (1e308, np.nan):  # far from its range, or none
+        with taped() as tape:
+            release_score(model, X, np.where(np.arange(60) == 7, target, y), **options)
+    if metric != "accuracy":
+        np.testing.assert_array_equal(np.asarray(tape.releases[0].statistic), rest)
     with pytest.raises(InvalidInputError, match="features"):
         release_score(model, X[:, :1], y, **options)
 

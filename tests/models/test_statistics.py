@@ -302,6 +302,8 @@ def test_a_mean_is_that_of_the_cells_that_are_there() -> None:
     known = {"age": {"lower": 1, "upper": 120, "log": True, "missing": True}}
     (found,) = release_sum(rows, "age", bounds=known, epsilon=1.0).table.to_pylist()
     assert abs(found["sum"] - 9200 * 20) < 3000  # of the numbers, not of their logarithms
+    (found,) = release_sum(rows, "age", bounds={"age": (0, 15)}, epsilon=1.0).table.to_pylist()
+    assert abs(found["sum"] - 9200 * 15) < 500  # those outside are at the nearest bound
 
 
 def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
