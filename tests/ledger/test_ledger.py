@@ -23,6 +23,7 @@ from sfumato.exceptions import (
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.events import (
+    EntryEvent,
     Event,
     GaussianEvent,
     PureEvent,
@@ -70,6 +71,14 @@ def test_a_budget_is_set_once(path):
     with pytest.raises(InvalidInputError, match="never changed"):
         Ledger(path).create("rows", epsilon=2.0)
     assert ledger.dataset("rows").total.epsilon == 1.0
+
+
+def test_entries_of_different_bounds_are_never_added_up(path):
+    budget = Ledger(path).create("rows", epsilon=3.0, unit="entry")
+    budget.charge(EntryEvent(0.5, entry_bound=1.0), unit="entry")
+    with pytest.raises(InvalidInputError, match="do not compose"):
+        budget.charge(EntryEvent(0.5, entry_bound=2.0), unit="entry")
+    assert budget.spent() == 0.5
 
 
 def test_everything_is_there_after_reopening(path):

@@ -315,6 +315,9 @@ def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
     assert set(found["day.year"].dropna()) == {2023, 2024}
     months = asked(rows, "month").table
     assert months["month"].to_pylist() == [*range(1, 13), None]
+    wards = asked(rows, "ward").table.to_pylist()
+    assert wards[-1]["ward"] is None  # what the bounds do not list
+    assert abs(wards[-1]["count"] - (rows["ward"] == "?").sum()) <= 3
     exact = rows["day"].dt.month.value_counts().sort_index()
     assert np.abs(np.array(months["count"].to_pylist()[:12]) - exact).max() <= 3
     assert asked(rows, "k", bins=4).table["k"].to_pylist()[:2] == ["0 to 9", "10 to 19"]
