@@ -238,7 +238,7 @@ def test_every_score_is_near_its_literal_figure(
     assert found[0].guarantee.unit == ("record" if person is None else "person")
     last = (ids if person else np.arange(4000)) == 7
     others = [(X, y, ids)]  # whatever the labels of one are, or without them
-    for label in (-2.0, 2.0) if kind else (False, True):
+    for label in (-2.0, -0.5, 1.0, 2.0, np.nan) if kind else (False, True):
         others.append((X, np.where(last, label, y).astype(y.dtype), ids))
     if relation == "add_or_remove_one":
         others[1:] = [(X[~last], y[~last], ids[~last])]

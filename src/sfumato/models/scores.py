@@ -249,7 +249,7 @@ def release_score(
     if metric in METRICS[True]:
         low, high = range_of_target(target_bounds or getattr(model, "target_bounds", None), bounds)
         width = (high - low) / 2
-        statistic = GroupSums(1, 4 if metric == "r2" else 2)  # type: ignore[assignment]
+        statistic = GroupSums(1, 4 if metric == "r2" else 2, 1.0)  # type: ignore[assignment]
 
     def terms(X: Any, truth: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         predicted, codes = np.asarray(model.predict(X)), np.zeros(len(truth), dtype=np.intp)
