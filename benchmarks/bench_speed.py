@@ -1,12 +1,12 @@
 """How long fits take: every estimator and how its time grows, commands, tables in files.
 
-OMP_NUM_THREADS=1 python -m benchmarks.bench_speed [table] [commands] [files] [workers]
+OMP_NUM_THREADS=1 python -m benchmarks.bench_speed [table] [commands] [files] [large] [workers]
 
 `table`: invented rows and a rival on the same ones, in one run; the least CPU seconds of five runs,
 of three where one takes more than two seconds, and one run of more than ten. `commands`: CPU
-seconds of whole processes, imports included. `files`: additive models of tables in files, each in a
-process of its own, with its largest memory. `workers`: two of Dask beside one process.
-`scattering`: images of 28 x 28 pixels.
+seconds of whole processes, imports included, beside the import of scikit-learn. `files` and
+`large`: additive models of tables in files, each in a process of its own, with its largest memory.
+`workers`: two of Dask beside one process. `scattering`: images of 28 x 28 pixels.
 Results are kept part by part.
 """
 
@@ -205,9 +205,9 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
 
 
 def commands(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001
-    def cpu(*words: str) -> float:
+    def cpu(*words: str, module: tuple[str, ...] = ("-m", "sfumato")) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "sfumato", *words], check=True, capture_output=True)
+        subprocess.run([sys.executable, *module, *words], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -226,11 +226,16 @@ def commands(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: 
             ("report", model, "-o", f"{folder}/report.html", "--force"),
         ):
             least = min(cpu(*words) for _ in range(RUNS))
-            yield {"what": words[0], "n_rows": 1000, "cpu_s": round(least, 3), "n_runs": RUNS}
+            plain = min(cpu(module=("-c", "import sklearn.linear_model")) for _ in range(RUNS))
+            number = {"what": words[0], "n_rows": 1000, "cpu_s": round(least, 3), "n_runs": RUNS}
+            yield {**number, "cpu_s_plain": round(plain, 3), "ratio": round(least / plain, 2)}
 
 
-def files(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001
-    """Write a million rows of 20 numbers as Parquet, ten times, and as a CSV of 102 MB; fit."""
+def files(options: argparse.Namespace, n_files: int = 1) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    """Write a million rows of 20 numbers as Parquet, and as a CSV of 102 MB; fit.
+
+    Of several files all are Parquet.
+    """
     rng = np.random.default_rng(0)
     columns: dict[str, Any] = {f"x{i}": rng.standard_normal(10**6).round(2) for i in range(20)}
     columns["y"] = (columns["x0"] + columns["x1"] * columns["x2"] > 0).astype(np.int64)
@@ -239,17 +244,15 @@ def files(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG
         {**dict.fromkeys(list(columns)[:-1], (-4.0, 4.0)), "y": [0, 1]}, target="y"
     )
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(10):
+        for number in range(n_files):
             pq.write_table(
                 table, f"{folder}/{number}.parquet", compression="none", row_group_size=2**17
             )
         pa.csv.write_csv(table, f"{folder}/rows.csv")
         bounds.write(f"{folder}/bounds.toml")
-        for what, path, n_rows, n_steps in (
-            ("additive, Parquet", "0.parquet", 10**6, 40),
-            ("additive, Parquet", "*.parquet", 10**7, 40),
-            ("additive, CSV of 102 MB", "rows.csv", 10**6, None),
-        ):
+        csv = [("additive, CSV of 102 MB", "rows.csv", 10**6, None)] if n_files == 1 else []
+        parquet = ("additive, Parquet", "*.parquet", n_files * 10**6, 40)
+        for what, path, n_rows, n_steps in (parquet, *csv):
             asked = [f"{folder}/bounds.toml", f"{folder}/{path}", json.dumps(n_steps)]
             words = [sys.executable, "-c", FIT_FILE, *asked]
             found = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
@@ -308,6 +311,7 @@ PARTS = {
     "table": table,
     "commands": commands,
     "files": files,
+    "large": partial(files, n_files=10),
     "workers": workers,
     "scattering": scattering,
 }

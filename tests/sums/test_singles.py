@@ -82,6 +82,7 @@ def test_sums_are_those_of_whole_numbers(
     found = held.gathered(slopes, bits)
     exact = gathered_exactly(rows, slopes, bits)
     assert np.array_equal(whole(found, bits + SINGLE_BITS), exact)
+    assert np.array_equal(held.gathered(slopes.astype(np.float32), bits), found)
 
 
 @pytest.mark.parametrize("entry", [2046, 2047, 2048, 2049])  # at 2048 a part adds up to 2**24 steps
