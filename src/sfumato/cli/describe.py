@@ -253,7 +253,7 @@ def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
     """Return the values or the range that a person has typed."""
 
     def number(text: str) -> float:
-        if re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+", text):  # thousands in many countries
+        if re.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", text):  # thousands in many countries
             raise ValueError(text)
         return int(text) if text.lstrip("+-").isdigit() else float(text)
 
