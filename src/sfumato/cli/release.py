@@ -125,7 +125,7 @@ def _statistic(name: str) -> Callable[..., None]:
         lines = [[_shown(cell) for cell in row.values()] for row in found.table.to_pylist()]
         print_table(found.table.column_names, lines)
         print_lines(
-            f"Of {found.counts}. Each error bar, low to high, holds the figure of the table itself "
+            f"Of {found.counts}. Each error bar, low to high, holds their figure without noise "
             f"with {confidence:.0%} confidence. Group '-': missing; figure '-': hidden by noise."
         )
         options.print_release(found, output or table, promise, as_json=False)

@@ -414,9 +414,9 @@ def _begin(
     records, budget = reader._begin(table, None, groups)
     counts, person = "records", records.person
     if person is not None:
-        counts = f"rows, at most {person.rows} of each person"
+        counts = f"rows, at most {person.rows} of each person; further rows are left out"
         if person.averages:
-            counts = "persons, each counted once over their rows (per_person = 'sum': rows)"
+            counts = "persons, each shared over their rows (to count rows: per_person = 'sum')"
     return Question(axes, features, records, budget, confidence, counts)
 
 

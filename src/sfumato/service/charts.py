@@ -54,7 +54,7 @@ def _statistic(found: Any, task: Mapping[str, Any]) -> dict[str, Any]:
             rows.append({"x": group, **ends, "series": cells[-1] if cells[1:] else ""})
     title = " of ".join([found.statistic, *filter(None, [" and ".join(task["columns"])])])
     title += f" by {' and '.join(task['by'])}" if task["by"] else ""
-    note = f"Of {found.counts}. Each error bar, low to high, holds the figure of the table itself "
+    note = f"Of {found.counts}. Each error bar, low to high, holds their figure without noise "
     note += f"with {found.confidence:.0%} confidence."
     x = ", ".join(task["by"]) or " to ".join(keys)
     chart = _chart(title, "points", x, names[place], rows)
