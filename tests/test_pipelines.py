@@ -10,6 +10,7 @@ import pytest
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
@@ -20,6 +21,7 @@ from sklearn.preprocessing import (
     PolynomialFeatures,
     StandardScaler,
 )
+from sklearn.random_projection import GaussianRandomProjection
 
 from sfumato import (
     Bounds,
@@ -43,6 +45,8 @@ LINEAR = PrivateLinearClassifier(epsilon=20.0, delta=1e-5, bounds=Bounds(norm=1.
         (SimpleImputer(), "'fill'"),
         (OneHotEncoder(), "categories"),
         (PCA(2), "PrivatePCA"),
+        (GaussianRandomProjection(2), "PrivatePCA"),  # of four rows, one less moved others
+        (RBFSampler(), "PrivateKernelClassifier"),
         (make_union(Normalizer(), StandardScaler()), "public ranges"),
         (make_pipeline(Normalizer(), PCA(2)), "PrivatePCA"),
         (make_column_transformer((OneHotEncoder(), [0])), "categories"),

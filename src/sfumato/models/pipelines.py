@@ -18,10 +18,10 @@ from sfumato.models.image_features import ImageFeatures
 from sfumato.tables.encoder import TableEncoder
 
 # Steps of scikit-learn that learn nothing from rows: they treat each row on its own, or draw random
-# features by the number of columns alone.
+# features by the number of columns alone. Products of dense matrices round a row by its neighbours.
 ROW_WISE = (
-    *("Normalizer", "Binarizer", "PolynomialFeatures", "RBFSampler", "PolynomialCountSketch"),
-    *("GaussianRandomProjection", "SparseRandomProjection"),
+    *("Normalizer", "Binarizer", "PolynomialFeatures", "PolynomialCountSketch"),
+    "SparseRandomProjection",
 )
 LISTED = ("OneHotEncoder", "OrdinalEncoder")  # with public categories they learn nothing
 REPLACEMENTS = {  # and the steps that each stands in for
@@ -38,7 +38,10 @@ REPLACEMENTS = {  # and the steps that each stands in for
     "PrivateAdditiveClassifier releases quantiles of columns privately": (
         "QuantileTransformer KBinsDiscretizer SplineTransformer"
     ),
-    "PrivatePCA, or n_components of the private estimator": "PCA TruncatedSVD KernelPCA",
+    "PrivatePCA, or n_components of the private estimator": (
+        "PCA TruncatedSVD KernelPCA GaussianRandomProjection"
+    ),
+    "PrivateKernelClassifier has random features of its own": "RBFSampler Nystroem",
 }
 
 
@@ -143,7 +146,7 @@ def _require_row_wise(name: str, step: Any) -> None:
         if kind in kinds.split():
             advice = f"Use instead: {replacement}."
     raise InvalidInputError(
-        f"The step {name!r} ({kind}) learns from raw rows, or may do so; what it learns would be "
-        "released without protection, and the guarantee of the private step would be "
-        f"false. {advice}"
+        f"The step {name!r} ({kind}) learns from raw rows, or lets a row depend on others, or may "
+        "do so: no noise covers that, and the guarantee of the private step would be false. "
+        f"{advice}"
     )
