@@ -262,9 +262,9 @@ class Bounds:
         """
         if self.labels is None:
             raise MissingBoundsError(
-                "The set of labels is needed and is never learned from data: give "
-                "Bounds(..., labels=[...]), or labels='public' if the labels found in the data "
-                "are public knowledge."
+                "The set of labels is needed and is never learned from data: Bounds(..., "
+                "labels=[...]), or 'public' if those found in the data are public knowledge; for a "
+                "table, TableBounds.from_dict(columns, target=...)."
             )
         if isinstance(self.labels, str):
             try:
