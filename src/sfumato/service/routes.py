@@ -394,7 +394,8 @@ async def plan(call: Call, name: str, body: NewJob) -> Record:
     if "problem" in told:
         raise InvalidInputError(told["problem"])
     needs = body.epsilon > found["auto_approve"] and not office.settings.is_studio
-    return {"epsilon": body.epsilon, "delta": delta, "needs_approval": needs, **told}
+    told |= {"needs_approval": needs, "unit": found["unit"]}
+    return {"epsilon": body.epsilon, "delta": delta, **told}
 
 
 @verb("POST", "/datasets/{name}/jobs", "analyst", tag="jobs", status=202)
