@@ -104,7 +104,7 @@ FORCE = typer.Option(
     "--force",
     callback=allow_replacing,
     expose_value=False,
-    help="Replace an existing file; a model that was paid for cannot be drawn again.",
+    help="Replace an existing file. A release that was paid for is then lost.",
 )
 
 

@@ -50,7 +50,7 @@ NeighbourRelation = Annotated[
 ]
 LedgerPath = Annotated[
     str | None,
-    typer.Option("--ledger", help="The ledger to charge: a file or URL, see `sfumato budget`."),
+    typer.Option("--ledger", help="The ledger, which releases are charged to: a file or URL."),
 ]
 Dataset = Annotated[
     str | None,
