@@ -290,6 +290,10 @@ def test_persons_count_once_or_as_rows() -> None:
         given = TableBounds.from_dict(**known, per_person=way)
         found = release_counts(rows, "ward", bounds=given, epsilon=1e6).table["count"].to_pylist()
         assert np.abs(np.array(found) - expected).max() < 1.01
+        with taped() as tape:  # averages are not whole: rounding would move them further apart
+            release_counts(rows, "ward", bounds=given, epsilon=1.0)
+        (released,) = tape.releases
+        assert isinstance(released.mechanism, DiscreteLaplaceMechanism) == (way == "sum")
     (whole,) = release_counts(rows, bounds=given, epsilon=1e6).table["count"].to_pylist()
     assert whole == 402
 
