@@ -23,13 +23,10 @@ def bounds(n_columns: int, target: Any) -> TableBounds:
         (30, ["a", "b"], PrivacyRequest(1.0), 100, "linear"),
         (30, ["a", "b"], PrivacyRequest(1.0), 400, "additive"),
         (30, ["a", "b"], PrivacyRequest(0.1), 1000, "linear"),
+        (5, (0, 9), PrivacyRequest(1.0), 100, "additive-regressor"),
     ],
 )
 def test_the_rule(
     n_columns: int, target: Any, promise: PrivacyRequest, n_rows: int | None, wanted: str
 ) -> None:
     assert default_model(bounds(n_columns, target), promise, n_rows) == wanted
-
-
-def test_a_range_wants_a_regressor() -> None:
-    assert "regressor" in default_model(bounds(5, (0, 9)), PrivacyRequest(1.0), 100)

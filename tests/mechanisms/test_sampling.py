@@ -414,9 +414,8 @@ def test_choices_next_to_their_edges(spread: float, monkeypatch: pytest.MonkeyPa
     exponents = -spread * rng.random(40)
     exponents -= exponents.max()
     times = rng.integers(1, 2 ** (1 + int(spread) % 3 * 15), 40)
-    shares = [
-        EXACT.exp(EXACT.mpf(float(e))) * int(n) for e, n in zip(exponents, times, strict=True)
-    ]
+    pairs = zip(exponents.tolist(), times.tolist(), strict=True)
+    shares = [EXACT.exp(EXACT.mpf(e)) * n for e, n in pairs]
     edges = [EXACT.fsum(shares[: i + 1]) / EXACT.fsum(shares) for i in range(40)]
     asked: list[int] = []
     monkeypatch.setattr(sampling, "_choose_exactly", lambda e, t, bits: asked.append(bits) or 0)

@@ -176,12 +176,9 @@ def test_long_lists_of_codes_are_read_from_a_file(tmp_path: Path) -> None:
     write_table(rows, tmp_path / "rows.csv")
     proposed = describe_table(TableFile(tmp_path / "rows.csv"), "ill").bounds
     assert "120 different codes" in proposed.columns[0].note
-    proposed.write(tmp_path / "bounds.toml")
-    text = (
-        (tmp_path / "bounds.toml").read_text().replace("left_out = true", 'categories_file = "c"')
-    )
-    (tmp_path / "bounds.toml").write_text(text)
+    proposed.write(path := tmp_path / "bounds.toml")
+    path.write_text(path.read_text().replace("left_out = true", 'categories_file = "c"'))
     with pytest.raises(InvalidInputError, match="cannot be used"):
-        TableBounds.read(tmp_path / "bounds.toml")
+        TableBounds.read(path)
     (tmp_path / "c").write_text("\n".join([*codes, "", ""]))
-    assert TableBounds.read(tmp_path / "bounds.toml").columns[0].categories == tuple(codes)
+    assert TableBounds.read(path).columns[0].categories == tuple(codes)

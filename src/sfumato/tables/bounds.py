@@ -263,7 +263,7 @@ class Bounds:
         if self.labels is None:
             raise MissingBoundsError(
                 "The set of labels is needed and is never learned from data: Bounds(..., "
-                "labels=[...]), or 'public' if those found in the data are public knowledge; for a "
+                "labels=[...]), or labels='public' if those in the data are public; of a "
                 "table, TableBounds.from_dict(columns, target=...)."
             )
         if isinstance(self.labels, str):
