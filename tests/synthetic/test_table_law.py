@@ -25,6 +25,7 @@ from sfumato.synthetic.table_law import (
     PAIR_SIGNAL,
     TableLaw,
     cells_that_stand_out,
+    level,
     n_halvings,
     share_out,
 )
@@ -96,12 +97,29 @@ def test_no_record_moves_a_release_further_than_its_sensitivity(
             for i, j in pairs
         ]
     )
-    # Cuts, columns, classes, moment, tree and two draws of its pairs; else columns, classes twice
-    assert moved.shape[1] == (7 if with_pairs else 6)
+    # Cuts, columns, classes, moment, choices, three draws of pairs; else three of them once more
+    assert moved.shape[1] == (8 if with_pairs else 7)
     assert moved.max() <= 1 + 1e-12
-    counts = [0, 1, 2, 4, 5, 6] if with_pairs else [0, 1, 2, 3, 4]
+    counts = [0, 1, 2, 4, 5, 6, 7] if with_pairs else [0, 1, 2, 3, 4]
     assert (moved.max(axis=0)[counts] >= 0.75).all(), moved.max(axis=0)
     assert (moved.max(axis=0) >= 0.3).all(), moved.max(axis=0)  # few rows reach the longest score
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_column_that_is_counted_twice_is_paid_for(relation: str) -> None:
+    """Five tables of four columns; the record that differs in all of them attains the most."""
+    facts: dict[str, Any] = {"x": (0, 1), **{name: ["n", "y"] for name in "abc"}}
+    about: dict[str, Any] = {"relation": relation, "bounds": TableBounds.from_dict(facts)}
+    flags = {name: ["n", "y"] * 30 for name in "abc"}
+    table = pd.DataFrame({"x": np.linspace(0.4, 0.6, 60), **flags})
+    other = pd.concat([table, pd.DataFrame({"x": [0.99], **{name: ["y"] for name in "abc"}})])
+    if relation == "replace_one":
+        table = pd.concat([table, pd.DataFrame({"x": [0.01], **{name: ["n"] for name in "abc"}})])
+    tape = releases(table, **about)
+    pairs = zip(tape.releases, releases(other, tape, **about).releases, strict=True)
+    moved = [moved_share(a, b) for a, b in pairs]
+    assert max(moved) <= 1 + 1e-12
+    assert moved[1] == pytest.approx(1)  # columns alone
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -123,6 +141,16 @@ def free_pairs(pairs: Any, before: Any) -> list[int]:
 
 
 PAIRS = tuple(itertools.combinations(range(4), 2))
+
+
+def test_when_all_columns_are_joined_another_tree_begins() -> None:
+    """Every pair once; the second tree takes what the first had to leave, the best first."""
+    scores = np.array([9.0, 8.0, 1.0, 7.0, 2.0, 3.0])  # the fourth would close a circle
+    found = SpanningTreeMechanism.best(scores, 9, PAIRS).tolist()
+    assert found == [list(PAIRS[k]) for k in (0, 1, 5, 3, 4, 2)]
+    none = (np.zeros(1),) * 6
+    mechanism = SpanningTreeMechanism(1.0, math.inf, 5, PAIRS, none, (0.0,) * 6)
+    assert mechanism.release(scores, ledger=None).tolist() == found[:5]
 
 
 def test_pairs_are_chosen_as_often_as_they_should() -> None:
@@ -148,7 +176,7 @@ def test_pairs_are_chosen_as_often_as_they_should() -> None:
 def test_public_rules() -> None:
     assert [n_halvings(5, n, 0.3, 1.0) for n in (10, 10_000, 50_000, 10**6)] == [3, 4, 6, 7]
     assert n_halvings(5, 10_000, 0.3, 2.0) == 3  # replacing one moves two counts
-    for n, parameters, pairs in ((300, {}, 0), (20_000, {}, 3), (20_000, {"epsilon": 0.01}, 0)):
+    for n, parameters, pairs in ((300, {}, 0), (20_000, {}, 4), (20_000, {"epsilon": 0.01}, 0)):
         law = fabricator(**parameters).fit(people(n)).released_law()
         assert len(law.released["tree"]) == pairs
         assert not pairs or law.n_rows >= PAIR_SIGNAL * law.released["noise"][3]
@@ -209,6 +237,36 @@ def test_whole_rows_meet_their_shares(rng: np.random.Generator) -> None:
 
 
 # Rows ---------------------------------------------------------------------------------------------
+
+
+def test_levelled_cells_have_their_shares(rng: np.random.Generator) -> None:
+    """Exactly the shares, and no cell moves that need not."""
+    masses, cells = rng.dirichlet(np.ones(7)), rng.integers(0, 7, 1000)
+    before = cells.copy()
+    level(cells, masses, np.random.RandomState(0))
+    found, old = np.bincount(cells, minlength=7), np.bincount(before, minlength=7)
+    assert np.abs(found - 1000 * masses).max() < 1
+    assert (cells != before).sum() == np.maximum(found - old, 0).sum()
+
+
+def test_pairs_beyond_the_tree_are_met_and_a_class_without_rows_does_no_harm() -> None:
+    """Three columns tied in a circle, which no tree holds; oracle: the rows."""
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(0, 4, (2, 20_000))
+    c = np.where(rng.random(20_000) < 0.8, (a + b) % 4, rng.integers(0, 4, 20_000))
+    y = np.where(rng.random(20_000) < 0.9, c > 1, a > 1).astype(int)
+    table = pd.DataFrame({"a": a, "b": np.where(rng.random(20_000) < 0.7, a, b), "c": c})
+    names = list(table)
+    table = table.astype(str).assign(y=y)
+    facts = {name: list("0123") for name in names} | {
+        "y": list(range(8))
+    }  # six classes have no row
+    bounds = TableBounds.from_dict(facts, target="y")
+    with seeded_noise(3):
+        made = fabricator(bounds=bounds).fit(table).fabricate()
+    for one, two in itertools.combinations([*names, "y"], 2):
+        shares = [pd.crosstab(t[one], t[two], normalize=True).stack() for t in (table, made)]
+        assert shares[0].sub(shares[1], fill_value=0).abs().sum() / 2 < 0.04, (one, two)
 
 
 def test_fabricated_rows_are_like_the_table() -> None:

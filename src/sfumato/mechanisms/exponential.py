@@ -269,11 +269,12 @@ class RankMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class SpanningTreeMechanism(Mechanism):
-    """Choose the edges of a tree of columns: pairs with large scores, one after the other.
+    """Choose the edges of trees of columns: pairs with large scores, one after the other.
 
     The score of a pair is ``||counts - reference||_1 - penalty``, with a public reference and a
     public penalty. Each choice is among the pairs that join two parts of what was chosen before
-    (Kruskal), with probability proportional to ``exp(epsilon score / (2 D))``.
+    (Kruskal), with probability proportional to ``exp(epsilon score / (2 D))``; where none is left,
+    another tree begins among the pairs that were not chosen.
 
     Parameters
     ----------
@@ -350,12 +351,15 @@ class SpanningTreeMechanism(Mechanism):
         scores: Array, n_choices: int, pairs: Pairs, choose: Callable[[Array], int]
     ) -> Places:
         ends, chosen = np.array(pairs, dtype=np.intp).reshape(-1, 2), []
-        part = np.arange(ends.max(initial=0) + 1)
-        for _ in range(n_choices):
-            free = np.flatnonzero(part[ends[:, 0]] != part[ends[:, 1]])  # [W3] by released pairs
-            if not len(free):
-                break
-            first, second = ends[free[choose(scores[free])]]
+        left, alone = np.ones(len(ends), dtype=bool), np.arange(ends.max(initial=0) + 1)
+        part = alone.copy()
+        for _ in range(min(n_choices, len(ends))):
+            free = np.flatnonzero(left & (part[ends[:, 0]] != part[ends[:, 1]]))
+            if not len(free):  # [W3] by released pairs: the next tree
+                part, free = alone.copy(), np.flatnonzero(left)
+            at = free[choose(scores[free])]
+            first, second = ends[at]
             chosen.append((first, second))
+            left[at] = False
             part[part == part[second]] = part[first]
         return np.array(chosen, dtype=np.intp).reshape(-1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -383,9 +384,9 @@ class Fabricator(PrivateEstimator):
         width = len(law.latents) if len(columns) > 1 else 0
         if released["moment"].shape != (width, width):
             raise refuse("released_", "a moment of the columns")
-        is_tree = len(tree) in (0, n_features - 1) and (tree < n_features).all()
+        is_tree = (tree < n_features).all() and len(tree) <= math.comb(n_features, 2)
         pairs = law.pair_tables(tuple(map(tuple, tree.tolist()))).size if len(tree) else 0
-        spans = not len(tree) or sum(pair >= 0 for _, _, pair in law.order) == len(tree)
+        spans = not len(tree) or sum(pair >= 0 for _, _, pair in law.order) == n_features - 1
         if not is_tree or not spans or len(released["pairs"]) != pairs:
             raise refuse("released_", "counts of the pairs of a tree")
 

@@ -220,7 +220,7 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
             marginals.append(Marginal(name, labels[i], tuple(real.tolist()), tuple(here.tolist())))
         real_correlations = None if reference is None else scored(reference)
         masses = {}
-        for pair, table in zip(law.released["tree"].tolist(), law.pair_masses, strict=True):
+        for pair, table in zip(law.released["tree"].tolist(), law.pair_masses, strict=False):
             masses[tuple(pair)] = table
         for i, j in combinations(range(len(names)), 2):
             if reference is not None and real_correlations is not None:

@@ -7,14 +7,16 @@
 2. Counts of parts of each column by class, with Gaussian noise. The parts of a numeric target are
    its classes.
 3. One second moment of the normal scores of all columns, with Gaussian noise: every pair at once.
-4. A spanning tree of the pairs that a Gaussian copula misses most, by the exponential mechanism,
-   and their counts by class. Where rows are too few for that, steps 1 and 2 are drawn again.
+4. The pairs that a Gaussian copula misses most, a spanning tree and half as many more, by the
+   exponential mechanism, and their counts by class. Where rows are too few for that, steps 1 to 3
+   are drawn again.
 
 `TableLaw`, from released numbers alone: cells that do not stand out from the noise are joined;
 the moment becomes the correlations of a Gaussian copula; along the tree, each column takes the
 cells of its released pair in the order of its Gaussian, so that pairs of the tree are met and all
-others follow the copula. The class is drawn last, by an additive logistic model whose expected
-counts by class are the released ones; inside its class a numeric target follows its Gaussian.
+others follow the copula. The class is drawn by an additive logistic model whose expected counts by
+class are the released ones. Of more rows than are wanted those are chosen, by weights, that meet
+the counts of all released pairs by class. Inside its class a numeric target follows its Gaussian.
 """
 
 from __future__ import annotations
@@ -55,27 +57,35 @@ Codes = NDArray[np.intp]
 
 # Chosen once on training rows of public and made tables, and fixed since.
 CUT_SHARE, TREE_SHARE = 0.07, 0.05  # of mu²: where columns are cut, which pairs
-COLUMN_SHARE, CLASS_SHARE, MOMENT_SHARE = 0.18, 0.24, 0.25  # of the Gaussian part; rest: pairs
+COLUMN_SHARE, CLASS_SHARE, MOMENT_SHARE = 0.21, 0.28, 0.15
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 ROWS_OF_A_CUT = 16.0  # by the epsilon of one cut: rows that a part needs
 MAX_LEVELS, MIN_LEVELS = 7, 3
 ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
+PAIR_DRAWS = 3  # of the counts of pairs; or one of each other release but the cuts
 PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are released
 STANDS_OUT = 3.0  # standard deviations of the noise
 FEW_CELLS = 8  # of a column: none of them is joined
 MIN_TARGET_CLASSES, MAX_TARGET_CLASSES, TARGET_GROUPS = 4, 16, 4  # of a numeric target; in pairs
-MAX_SIDE, MIN_GROUP_CELLS = 24, 25  # cells of a column in pairs; of a pair in each class
+MAX_SIDE, MIN_GROUP_CELLS = 16, 25  # cells of a column in pairs; of a pair in each class
 MAX_SCORE, SPREAD = 2.5, 2.0  # of a normal score; of squared lengths about their expectation
 HERMITE = 8
-FEW_FACTORS = 2  # of what a copula misses in a pair
+FEW_FACTORS, CLEAR = 2, 3.0  # of what a copula misses in a pair; noises that weights follow
 WEAK = 4.0  # variances of noise that an entry of the moment must exceed
 SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
 # Variances of weights of the label model: by what stands out in the counts of their column, of
 # labels and of a numeric target; at least; of pairs. MISSED: what drawn rows err by, as 1 / n.
-WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.2, 2.5), 0.003, 0.07, 3e-4
+WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.3, 2.5), 0.003, 0.25, 3e-4
 BY_DEGREE = (1.0, 0.5, 0.3, 0.2, 0.2)  # of weights that are polynomials of the classes
-MIN_POOL, MAX_POOL = 2000, 20_000  # drawn rows to which the label model is fitted
+MIN_POOL, MAX_POOL, MAX_RAKED = (
+    2000,
+    20_000,
+    60_000,
+)  # drawn rows to which the label model is fitted
 FITTING_ROUNDS = 40
+COPIES = 2  # of the counts of columns of many cells, where these are a third at most
+PAIRS_OF_A_COLUMN = 1.5  # released pairs, by columns
+POOL, RAKING_ROUNDS, MAX_FACTOR = 3, 12, 20.0  # drawn rows by wanted ones; of their weights
 
 
 def _tables(n_tables: int, size: int = 1) -> CountTables:
@@ -109,7 +119,9 @@ def release_table(
     finite = math.isfinite(budget.epsilon)
     mu = mu_from_budget(budget.epsilon, budget.delta) if finite else math.inf
     # [W0] Public rules
-    one_noise = records.sensitivity(_tables(n_columns)) / (mu * math.sqrt(COLUMN_SHARE))
+    copies = copies_of(columns)
+    n_counted, copied = sum(copies), max(copies)
+    one_noise = records.sensitivity(_tables(n_counted)) / (mu * math.sqrt(COLUMN_SHARE * copied))
     values = n_known / max(ROWS_OF_A_VALUE * one_noise, 1e-12)
     most_values = int(min(max(values, MAX_VALUES), MAX_FINE_VALUES))
     columns = tuple(column.with_values(most_values) for column in columns)
@@ -126,9 +138,10 @@ def release_table(
     most_classes = n_classes if target is None else MAX_TARGET_CLASSES + 1
     has_classes = most_classes > 1 and len(features) > 0
     is_joint = n_columns > 1
+    n_pairs = max(1, round(PAIRS_OF_A_COLUMN * (len(features) - 1)))
     share = COLUMN_SHARE + (0 if has_classes else CLASS_SHARE)
     counts = budget.gaussian(
-        _tables(n_columns, largest), share if is_joint or has_classes else None
+        _tables(n_counted, largest), share if is_joint or has_classes else None
     )
     side = max(MAX_SIDE, MAX_CATEGORIES) + 2
     classes = choice = moment = more = None
@@ -137,10 +150,10 @@ def release_table(
         classes = budget.gaussian(by_class, CLASS_SHARE if is_joint else None)
     if is_joint:
         moment = budget.gaussian(SecondMoment(n_latent), MOMENT_SHARE)
-        more = budget.gaussian(_tables(n_columns, side**2 * most_classes), count=2)
+        more = budget.gaussian(_tables(n_pairs, side**2 * most_classes), count=PAIR_DRAWS)
         if exact and len(features) > 2:
             law = Law(ExponentialMechanism, "part", per_mu=2.0)
-            choice = Release(law, _tables(n_columns), TREE_SHARE, count=len(features) - 1)
+            choice = Release(law, _tables(n_columns), TREE_SHARE, count=n_pairs)
             budget.releases.append(choice)
     receipt = budget.charge()  # [W1] charge all, then draw
 
@@ -165,49 +178,44 @@ def release_table(
     cells = records.mapped(places)
     alone = column_tables(places)
     released["columns"] = budget.draw(counts, cells, alone)  # [W3] columns alone
-    pair_noise = 0.0 if more is None else budget.noise(more) / math.sqrt(2)  # the mean of two draws
+    pair_noise = 0.0 if more is None else budget.noise(more) / math.sqrt(PAIR_DRAWS)
     has_pairs = len(features) > 2 and known().n_rows >= PAIR_SIGNAL * pair_noise
 
-    # [W5] Too few rows for pairs: their two draws are of the columns, and of classes or moment.
-    extra: Any = None if more is None or has_pairs else more.mechanism
+    # [W5] Too few rows for pairs: their draws are of the columns, the classes and the moment.
+    extra = None if has_pairs else more
+    noise = released["noise"]
 
-    def another(release: Any, statistic: Statistic) -> tuple[Any, float, float]:
-        """Return a law of one more draw, its weight, and the noise of both, by precision."""
-        mechanism = replace(extra, sensitivity=records.sensitivity(statistic))
-        one, other = budget.noise(release) ** 2, records.variance_of(mechanism)
-        weight = one / (one + other) if finite else 0.5
-        return mechanism, weight, math.sqrt(one * (1 - weight))
+    def at_cost(statistic: Statistic, *declared: Release | None) -> tuple[list[Any], Array, float]:
+        """Return laws of one draw of each at what is charged, weights by precision, and noise."""
+        moved = records.sensitivity(statistic)
+        laws = [replace(each.mechanism, sensitivity=moved) for each in declared if each]
+        weights = 1 / np.array([max(records.variance_of(law), 1e-300) for law in laws])
+        return laws, weights / weights.sum(), 1 / math.sqrt(weights.sum()) if finite else 0.0
 
-    def draw(release: Release, rows: Records, statistic: Statistic, second: Any) -> Array:
-        own = np.asarray(budget.draw(release, rows, statistic))
-        if second is None:
-            return own
-        mechanism, weight, _ = second
-        return np.asarray((1 - weight) * own + weight * rows.release(statistic, mechanism, receipt))
+    def draw(rows: Records, statistic: Statistic, laws: list[Any], weights: Array) -> Array:
+        found = [rows.release(statistic, law, receipt) for law in laws]
+        return np.asarray(np.average(found, axis=0, weights=weights))
 
-    second: Any = None
     if extra is not None:
-        mechanism, weight, released["noise"][0] = another(counts, alone)
-        repeated = cells.release(alone, mechanism, receipt)
-        released["columns"] = (1 - weight) * released["columns"] + weight * repeated
-        second = another(classes or moment, by_class if classes else SecondMoment(n_latent))
+        laws, weights, noise[0] = at_cost(alone, counts, extra)
+        again = draw(cells, alone, laws[1:], weights[1:])
+        released["columns"] = weights[0] * released["columns"] + weights[1] * again
     if classes is not None:
-        released["noise"][1] = second[2] if second else budget.noise(classes)
+        laws, weights, noise[1] = at_cost(by_class, classes, extra)
         law_now = known()
         mapped = cells.mapped(law_now.lookup(law_now.parts, np.arange(law_now.n_classes)))
-        released["classes"] = draw(classes, mapped, law_now.class_tables, second)  # [W4]
-        second = None
+        released["classes"] = draw(mapped, law_now.class_tables, laws, weights)  # [W4]
     if moment is None or more is None:
         return released
     law_now = known()
     unit, mapped = law_now.score_unit, cells.mapped(law_now.score_lookup)
-    statistic = SecondMoment(n_latent)
-    released["moment"] = unit * draw(moment, mapped, statistic, second)  # [W6] all pairs
-    noise = second[2] if second else budget.noise(moment)
-    released["noise"][2] = unit * noise / math.sqrt(2)  # off the diagonal
+    all_pairs = SecondMoment(n_latent)
+    laws, weights, error = at_cost(all_pairs, moment, *[extra] * (1 if classes else 2))
+    released["moment"] = unit * draw(mapped, all_pairs, laws, weights)  # [W6]
+    noise[2] = unit * error / math.sqrt(2)  # off the diagonal
     if not has_pairs:
         return released
-    released["noise"][3] = pair_noise
+    noise[3] = pair_noise
     law_now = known()
     pairs = tuple(combinations(range(len(features)), 2))
     joined = cells.mapped(law_now.lookup(law_now.coarse, law_now.groups))
@@ -235,16 +243,23 @@ def release_table(
     else:
         strength = np.abs(law_now.correlations)
         scores = np.array([strength[i, j] for i, j in pairs])
-        released["tree"] = SpanningTreeMechanism.best(scores, len(features) - 1, pairs)
+        released["tree"] = SpanningTreeMechanism.best(scores, n_pairs, pairs)
     chosen = law_now.pair_tables(tuple(map(tuple, released["tree"].tolist())))
-    both = [budget.draw(more, joined, chosen) for _ in range(2)]
-    released["pairs"] = np.mean(both, axis=0)  # [W8] pairs of the tree by class
+    each = [budget.draw(more, joined, chosen) for _ in range(PAIR_DRAWS)]
+    released["pairs"] = np.mean(each, axis=0)  # [W8] pairs by class
     return released
 
 
 def column_tables(cells: TableCells) -> CountTables:
     """Return the tables of step 1: each column alone."""
-    return CountTables(cells.sizes, tuple((i,) for i in range(cells.width)))
+    copies = enumerate(copies_of(cells.columns))
+    return CountTables(cells.sizes, tuple((i,) for i, n in copies for _ in range(n)))
+
+
+def copies_of(columns: Sequence[ColumnCells]) -> list[int]:
+    """Return how often columns are counted: those of many cells more often, where they are few."""
+    is_few = 3 * sum(column.is_fine for column in columns) <= len(columns)
+    return [COPIES if column.is_fine and is_few else 1 for column in columns]
 
 
 # From released numbers alone ----------------------------------------------------------------------
@@ -275,8 +290,13 @@ class TableLaw:
         self.fine = fine = TableCells.of(known, released["cuts"])
         self.features = [i for i in range(fine.width) if i != target]
         noise, self.noise = released["noise"][:2].tolist()
-        tables = [t[:, 0] for t in column_tables(fine).split(released["columns"])]
-        self.tables, self.fine_noise = tables, noise
+        split = column_tables(fine).split(released["columns"])
+        copies = np.array(copies_of(fine.columns))
+        ends = np.cumsum(copies)
+        tables = [
+            np.mean(split[e - k : e], axis=0)[:, 0] for k, e in zip(copies, ends, strict=True)
+        ]
+        self.tables, self.fine_noise = tables, noise / np.sqrt(copies)
         weights = np.array([1 / len(table) for table in tables])
         total = weights @ [table.sum() for table in tables] / weights.sum()
         self.n_rows = released["n_rows"] or max(1, round(float(total)))
@@ -286,10 +306,10 @@ class TableLaw:
         edges: list[tuple[float, ...] | None] = list(fine.edges)
         for i, table in enumerate(tables):
             join, last = np.arange(len(table)), len(table) - fine.columns[i].may_be_missing
-            ends = fine.edges[i]
-            if ends is not None and (last > FEW_CELLS or i == target) and noise > 0:
-                starts = cells_that_stand_out(table[:last], noise, np.diff(ends))
-                edges[i] = (*(ends[k] for k in starts), ends[-1])
+            about, noise = fine.edges[i], self.fine_noise[i]
+            if about is not None and (last > FEW_CELLS or i == target) and noise > 0:
+                starts = cells_that_stand_out(table[:last], noise, np.diff(about))
+                edges[i] = (*(about[k] for k in starts), about[-1])
                 join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
                 join[last:] = len(starts)  # of missing
             self.joins.append(join)
@@ -316,7 +336,7 @@ class TableLaw:
         self.shares = nearest_masses(weights @ totals / weights.sum() / self.n_rows)
         for i, part, table in zip(self.features, self.parts, self.class_counts, strict=True):
             # Both releases tell the mass of a part: a mean by precision
-            n_fine, margin = np.bincount(self.joins[i]), self.margins[i]
+            n_fine, margin, noise = np.bincount(self.joins[i]), self.margins[i], self.fine_noise[i]
             one, other = np.bincount(part, n_fine) * noise**2, self.n_classes * self.noise**2
             away = table.sum(axis=1) / self.n_rows - np.bincount(part, margin)
             moved = away * noise**2 / np.maximum(one + other, 1e-300)
@@ -518,7 +538,8 @@ class TableLaw:
             return []
         drawn = self.copula_cells
         noise, found = float(self.released["noise"][3]) * math.sqrt(self.n_groups), []
-        for (i, j), table in zip(self.released["tree"].tolist(), self.pairs, strict=True):
+        tree = self.released["tree"][: len(self.features) - 1].tolist()
+        for (i, j), table in zip(tree, self.pairs[: len(tree)], strict=True):
             first, second = self._mass(i)[:, None], self._mass(j)[None]
             at = self.coarse[i][drawn[:, i]] * len(second[0]) + self.coarse[j][drawn[:, j]]
             made = np.bincount(at, minlength=first.size * second.size) / len(drawn)
@@ -526,8 +547,8 @@ class TableLaw:
             made = _fit(made, first, second, 10)
             away = table.sum(axis=2) / self.n_rows - made
             rank, low = _low_rank(away, noise / self.n_rows)
-            if rank > FEW_FACTORS:  # shrink cell by cell instead (Breiman 1995)
-                low = away * np.maximum(0, 1 - (2 * noise / self.n_rows / (away + 1e-300)) ** 2)
+            if rank > FEW_FACTORS:
+                low = _shrunk(away, 2 * noise / self.n_rows)
             moved = np.maximum(made + low, 0.02 * made)
             found.append(_fit(moved, first, second, FITTING_ROUNDS))
         return found
@@ -538,7 +559,7 @@ class TableLaw:
     def order(self) -> list[tuple[int, int, int]]:
         """Features from the root of the tree down: (feature, parent, pair), -1 for none."""
         found, known = [(0, -1, -1)], {0}
-        left = list(enumerate(self.released["tree"].tolist()))
+        left = list(enumerate(self.released["tree"][: len(self.features) - 1].tolist()))
         while left:
             step = next(((k, e) for k, e in left if (e[0] in known) != (e[1] in known)), None)
             if step is None:
@@ -654,8 +675,8 @@ class TableLaw:
         for k, (start, end) in enumerate(pairwise(ends[: len(self.features) + 1])):
             p, at = mass[start:end], slice(start, end)
             heard = 1 / (p + 5 * self.noise / n)
-            signal = ((away[at] ** 2 - error) * heard[:, None]).sum(axis=0) / spread**2
-            signal = max(0.0, float(np.average(signal, weights=spread) / (p * p @ heard)))
+            signal = float(heard @ (away[at] ** 2 - error).sum(axis=1))
+            signal = max(0.0, signal / float((spread @ spread) * (p * p @ heard)))
             kept = WEIGHT_SIGNAL[self.target is not None] * signal + WEIGHT_FLOOR
             precision = np.linalg.inv(self._likeness(k, p) * kept)
             factor = (error / spread)[:, None, None] / np.sqrt(np.outer(p, p)) + missed
@@ -704,17 +725,23 @@ class TableLaw:
 
     def draw(self, n_rows: int, generator: np.random.RandomState) -> tuple[Codes, Codes, Array]:
         """Draw the cells of all columns, classes, and the Gaussians behind them."""
-        cells, gaussians = self._placed(n_rows, generator)
-        chances = np.ones((n_rows, 1))
+        n_pool = max(n_rows, min(POOL * n_rows, MAX_RAKED)) if self.pairs else n_rows
+        cells, gaussians = self._placed(n_pool, generator)
+        chances = np.ones((n_pool, 1))
         if self.class_counts:
             weights = self._label_weights
             scores = weights[-1] + sum(weights[part] for part in self._parts_of(cells).T)
             chances = np.exp(scores - logsumexp(scores, axis=1)[:, None])
         # Evenly spread marks along rows of like chances: classes nearly at their exact shares
-        rank = np.empty(n_rows)
-        rank[np.argsort(chances @ np.arange(self.n_classes), kind="stable")] = np.arange(n_rows)
+        rank = np.empty(n_pool)
+        rank[np.argsort(chances @ np.arange(self.n_classes), kind="stable")] = np.arange(n_pool)
         marks = (rank * (math.sqrt(5) - 1) / 2 + generator.uniform()) % 1
         classes = (np.cumsum(chances, axis=1)[:, :-1] <= marks[:, None]).sum(axis=1)
+        if self.pairs:
+            kept = self._raked(cells, classes, n_rows, generator)
+            cells, classes, gaussians = cells[kept], classes[kept], gaussians[kept]
+            for k, i in enumerate(self.features):
+                level(cells[:, k], self.margins[i], generator)
         found = np.zeros((n_rows, self.cells.width), dtype=np.intp)
         found[:, self.features] = cells
         if self.target is not None:  # inside its class in the order of its Gaussian
@@ -725,6 +752,37 @@ class TableLaw:
                 rows = rows[np.argsort(gaussians[rows, len(self.features)], kind="stable")]
                 found[rows, self.target] = np.repeat(np.arange(len(drawn)), drawn)
         return found, classes, gaussians
+
+    def _raked(
+        self, cells: Codes, classes: Codes, n_rows: int, generator: np.random.RandomState
+    ) -> Codes:
+        """Choose drawn rows whose counts of pairs are the released ones, by weights."""
+        n_pool, noise = len(cells), float(self.released["noise"][3]) / self.n_rows
+        groups, wanted = self.groups[classes], []
+        for (i, j), table in zip(self.released["tree"].tolist(), self.pairs, strict=True):
+            rows, columns, _ = table.shape
+            at = self.coarse[i][cells[:, i]] * columns + self.coarse[j][cells[:, j]]
+            at = at * self.n_groups + groups
+            made = np.bincount(at, minlength=table.size) / n_pool
+            away = table.ravel() / self.n_rows - made
+            shape = (rows, columns * self.n_groups)
+            rank, low = _low_rank(away.reshape(shape), noise)
+            if rank > 1:
+                low = _shrunk(away, CLEAR * noise)
+            wanted.append((at, np.maximum(made + low.ravel(), 0.02 * made)))
+        for part, column in zip(self.parts, cells.T, strict=True):  # these stay
+            at = part[column] * self.n_classes + classes
+            wanted.append((at, np.bincount(at) / n_pool))
+        weights = np.ones(n_pool)
+        for _ in range(RAKING_ROUNDS):
+            for at, masses in wanted:
+                made = np.bincount(at, weights, minlength=len(masses)) / n_pool
+                weights *= np.clip(masses / np.maximum(made, 1e-12), 0.2, 5)[at]
+            weights = np.minimum(weights, MAX_FACTOR)
+        total, order = np.cumsum(weights), generator.permutation(n_rows)
+        marks = (np.arange(n_rows) + generator.uniform()) / n_rows * total[-1]
+        chosen = np.minimum(np.searchsorted(total, marks, side="right"), n_pool - 1)
+        return np.asarray(chosen[order])
 
     def redraw(
         self,
@@ -795,7 +853,7 @@ class TableLaw:
         for place, sign in ((last - 1, 1.0), (0, -1.0)):
             is_here = (edges >= ends[place]) & (edges <= ends[place + 1])
             counts = self.tables[i][: len(fine) - 1][is_here[:-1] & is_here[1:]]
-            about = np.array(ends), sign, edges[is_here], counts, self.fine_noise
+            about = np.array(ends), sign, edges[is_here], counts, self.fine_noise[i]
             found.append(fitted_tail(mass, *about))
         return found
 
@@ -828,6 +886,17 @@ def share_out(weights: Array, n_rows: int, generator: np.random.RandomState) -> 
         places = np.minimum(np.searchsorted(rest, marks, side="right"), len(sizes) - 1)
         np.add.at(sizes, places, 1)
     return np.asarray(sizes)
+
+
+def level(cells: Codes, masses: Array, generator: np.random.RandomState) -> None:
+    """Move as few cells as can be, in place, so that their shares are these masses."""
+    wanted = share_out(np.maximum(masses, 0) + 1e-300, len(cells), generator)
+    owed = wanted - np.bincount(cells, minlength=len(masses))
+    order = generator.permutation(len(cells))
+    by = order[np.argsort(cells[order], kind="stable")]
+    place = np.arange(len(by)) - np.searchsorted(cells[by], cells[by])
+    gone = by[place < -owed[cells[by]]]
+    cells[generator.permutation(gone)] = np.repeat(np.arange(len(owed)), np.maximum(owed, 0))
 
 
 def cells_that_stand_out(counts: Array, noise: float, widths: Array) -> list[int]:
@@ -885,6 +954,11 @@ def _low_rank(noisy: Array, noise: float) -> tuple[int, Array]:
     kept = np.sqrt(np.maximum((y * y - ratio - 1) ** 2 - 4 * ratio, 0)) / y
     is_kept = y > 1 + math.sqrt(ratio)
     return int(is_kept.sum()), (left * (unit * np.where(is_kept, kept, 0))) @ right
+
+
+def _shrunk(noisy: Array, least: float) -> Array:
+    """Shrink number by number, what is below `least` to zero (Breiman 1995)."""
+    return np.asarray(noisy * np.maximum(0, 1 - np.square(least / (noisy + 1e-300))))
 
 
 def _nearest_correlations(noisy: Array, weights: Array) -> Array:
