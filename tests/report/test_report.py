@@ -123,10 +123,8 @@ def full_report(text="harmless", when=WHEN):
 
 
 def test_no_form_states_less_than_was_promised():
-    """Figures are rounded up: of one release, of all together, and in a notebook."""
     released = Guarantee(epsilon=1.23422, delta=1.23422e-6, events=(GaussianEvent(3.5),))
-    report = a_report(released, released)
-    for page in (report.to_html(), released._repr_html_()):
+    for page in (a_report(released, released).to_html(), released._repr_html_()):
         shown = re.sub(r"<[^>]*>", " ", page)
         wrong = re.search(r"\b(1\.234|2\.468|1\.23\s×\s10)(?!\d)", shown)
         assert wrong is None, shown[wrong.start() - 99 : wrong.end()]
