@@ -217,8 +217,11 @@ def test_half_open_connections_and_one_address_do_not_keep_others_out(tmp_path: 
         with contextlib.ExitStack() as stack:
             address = ("127.0.0.1", port)
             held = [stack.enter_context(socket.create_connection(address)) for _ in range(230)]
-            second = stack.enter_context(socket.create_connection(address, timeout=120))
-            second.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\nGET / HTTP/1.1\r\n")
+            second = stack.enter_context(socket.create_connection(address, timeout=60))
+            second.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            assert second.recv(4096).startswith(b"HTTP/1.1 303")
+            time.sleep(1)  # the answer is complete
+            second.sendall(b"GET / HTTP/1.1\r\n")
             for one in held:
                 one.sendall(b"GET / HTTP/1.1\r\nHost: te")
             assert status("127.0.0.1") == 401
