@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from sfumato.exceptions import (
     InvalidInputError,
     LedgerError,
 )
+from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
@@ -136,6 +138,49 @@ def test_a_random_duration_is_a_condition() -> None:
     quick = search(constant_time=False, runs="logarithmic").fit(X, y)
     assert quick.guarantee_.status == "conditional"
     assert "duration" in quick.guarantee_.conditions[0]
+
+
+@pytest.mark.parametrize("step", ["charge", "run", "note", "winner"])
+def test_a_killed_search_is_paid_for_once_and_has_one_winner(step: str, tmp_path: Path) -> None:
+    X, y = rows()
+    budget = sf.Ledger(tmp_path / "l.db").create("patients", epsilon=2.0, delta=1e-4)
+    options: dict[str, Any] = {"ledger": budget, "resume": tmp_path / "search"}
+    if not (child := os.fork()):  # a child that is killed as it begins a step
+        owner, name, first = {
+            "charge": (DatasetBudget, "charge", 1),
+            "run": (sf.PrivateSearchCV, "_search", 1),
+            "note": (search_module, "atomic_write", 2),
+            "winner": (search_module, "save", 5),  # after the four candidates
+        }[step]
+        real, calls = getattr(owner, name), iter(range(1, 9))
+        counted = lambda *a, **k: os._exit(7) if next(calls) == first else real(*a, **k)  # noqa: E731
+        setattr(owner, name, counted)
+        search(**options).fit(X, y)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert budget.statement().charges == (step != "charge")
+    assert not (tmp_path / "search" / "winner.sfumato").exists()
+    found = search(**options).fit(X, y)  # the budget would not pay twice
+    assert found.guarantee_.charges == (budget.history()[0].mark,)
+    with taped() as tape:
+        again = search(**options).fit(X, y)
+    assert not tape.releases
+    assert budget.statement().charges == 1
+    np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
+    for each in ("best_score_", "best_params_", "guarantee_"):
+        assert getattr(again, each) == getattr(found, each)
+    with pytest.raises(InvalidInputError, match="other settings"):
+        search(**options | {"score_share": 0.2}).fit(X, y)
+    other = sf.Ledger().create("patients", epsilon=2.0, delta=1e-4)
+    options = {"ledger": other, "resume": tmp_path / "new"}
+    piped = make_pipeline(sf.TableEncoder(sf.Bounds(norm=9.0)), linear())
+    with pytest.raises(InvalidInputError, match="can be saved"):
+        sf.PrivateSearchCV(piped, {}, epsilon=2.0, **options).fit(X, y)
+    with pytest.MonkeyPatch.context() as patch:  # a second search while one runs
+        patch.setattr(sf.PrivateSearchCV, "_search", lambda *_: search(**options).fit(X, y))
+        with pytest.raises(InvalidInputError, match="another search"):
+            search(**options).fit(X, y)
+    assert other.statement().charges == 1
 
 
 # Other estimators --------------------------------------------------------------------------------

@@ -5,10 +5,16 @@ A search has a plan (public, what every run releases), then one charge, then run
 
 from __future__ import annotations
 
+import fcntl
+import json
 import math
+import os
+import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,15 +27,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, to_numpy
+from sfumato.core.atomic_file import atomic_write
 from sfumato.core.constraints import COMMON_PARAMETERS, Form, check_parameters, one_of, real
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.chain import decode_event
+from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
 from sfumato.models.base import PrivateEstimator, target_range
 from sfumato.models.pipelines import check_pipeline
+from sfumato.models.saving import load, save
 from sfumato.models.scores import are_right, unproved_of
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
@@ -244,6 +254,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     constant_time : bool, default=True
         Make all runs that the law allows and look at K of them, so that neither duration nor
         progress reveals K. False makes K runs only; the guarantee then has a condition.
+    resume : path-like, optional
+        A folder for this search alone, as secret as the rows. After an interruption the same call
+        searches again without a second charge; after the end it returns the same winner.
     n_jobs : int, optional
         Runs at a time.
     epsilon, delta : float, default=1.0, 1e-6
@@ -299,6 +312,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     mean_runs: float = 5.0
     score_share: float = 0.1
     constant_time: bool = True
+    resume: Any = None
     n_jobs: int | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -384,20 +398,84 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             "unit": str(private.protected_unit),
             "relation": private.relation,
         }
-        charges = prepay(self.ledger, cost.event, **promise).charges
-        (score, choice, model), runs = self._search(cost.event, len(settings), run)
-        # Its own guarantee would leave out the other runs.
-        guarantee = replace(self._guarantee(cost, runs, X), charges=charges)
-        private_step(model)[1].guarantee_ = guarantee
+
+        def find(charges: tuple[str, ...]) -> _Run:
+            found, runs = self._search(cost.event, len(settings), run)
+            # Its own guarantee would leave out the other runs.
+            guarantee = replace(self._guarantee(cost, runs, X), charges=charges)
+            private_step(found[2])[1].guarantee_ = guarantee
+            return found
+
+        if self.resume is None:
+            score, choice, model = find(prepay(self.ledger, cost.event, **promise).charges)
+        else:
+            score, choice, model = self._resume(cost.event, settings, promise, find)
         self.best_estimator_ = model
         self.best_params_ = dict(settings[choice])
         self.best_score_ = score
         self.cost_ = cost
-        self.guarantee_ = guarantee
+        self.guarantee_ = private_step(model)[1].guarantee_
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
         return self
+
+    def _resume(
+        self,
+        event: SelectionEvent,
+        settings: list[dict[str, Any]],
+        promise: Mapping[str, Any],
+        find: Callable[[tuple[str, ...]], _Run],
+    ) -> _Run:
+        """Return the winner that the folder contains, or find, store and return it."""
+        folder, ledger = Path(self.resume), self.ledger
+        if not isinstance(ledger, DatasetBudget | None):
+            raise InvalidInputError("'resume' finds its charge in a ledger: give Ledger.dataset.")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        note, winner = folder / "search.json", folder / "winner.sfumato"
+        same = clone(self).set_params(
+            estimator=self._candidate({}, 1.0), resume=None, ledger=None, n_jobs=None
+        )
+        public = [event.to_dict(), same.__repr__(N_CHAR_MAX=1_000_000)]
+        digest = sha256(json.dumps(public).encode()).hexdigest()
+        held = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # [V12] ends with the process
+            state: dict[str, Any] = {"search": digest, "reference": uuid.uuid4().hex}
+            if note.exists():
+                state = json.loads(note.read_text())
+            if state["search"] != digest:
+                raise InvalidInputError(
+                    f"'resume': the folder '{folder}' is of a search with other settings. Give it "
+                    "those settings, or another folder."
+                )
+            if winner.exists():
+                score, choice = state["winner"]
+                return score, choice, load(winner)
+            for each in settings:  # what cannot be stored is refused before the charge
+                save(self._candidate(each, 1.0), folder / "candidate.sfumato")
+            with atomic_write(note) as file:
+                file.write(json.dumps(state).encode())
+            # [V11] the charge of an interrupted search, which showed nothing
+            charges = tuple(
+                line.mark
+                for line in (() if ledger is None else ledger.lines())
+                if line.note.reference == state["reference"] and decode_event(line) == event
+            )
+            if ledger is not None and not charges:
+                charges = ledger.charge(event, reference=state["reference"], **promise).charges
+            found = find(charges)
+            with atomic_write(note) as file:
+                file.write(json.dumps({**state, "winner": found[:2]}).encode())
+            save(found[2], winner)  # from now on it is the winner
+        except BlockingIOError:
+            raise InvalidInputError(
+                f"'resume': another search is using the folder '{folder}'. Wait until it ends; the "
+                "same call then returns its winner."
+            ) from None
+        finally:
+            os.close(held)
+        return found
 
     def _plan(self, X: Any, y: Any) -> _Plan:
         """Return what every run does: public, known before the charge."""
