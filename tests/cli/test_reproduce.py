@@ -41,7 +41,7 @@ def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "no table-99 of 'kahm'. There are: table-3" in refused(
         "reproduce", "kahm", "--table", "99", "-o", tmp_path
     )
-    assert "no table and no figure to run again" in refused("reproduce", "large-margin")
+    assert "docs/reproductions/large-margin.md" in refused("reproduce", "large-margin")
     assert "named by eps, n. Got 'm'" in refused(*CELL, "m=1", "-o", tmp_path)
     assert "There are: eps=1,n=20;" in refused(*CELL, "eps=1,n=7", "-o", tmp_path)
     assert "'--cell' needs name=value" in refused("reproduce", "kahm", "--cell", "eps")

@@ -71,6 +71,8 @@ def test_dates_that_are_written_in_their_own_way_are_read_from_files(
 ) -> None:
     fact = {"parts": ["year"], "lower": "1900-01-01", "upper": "2100-01-01", "format": "%d.%m.%Y"}
     bounds = TableBounds.from_dict({"day": fact})
+    one = fact | {"parts": ["year", "month"], "lower": "2020-01-01", "upper": "2020-12-31"}
+    assert [each.part for each in TableBounds.from_dict({"day": one}).features] == ["month"]
     expected = [1950.0, 2020.0, np.nan]
     written = pa.table({"day": ["31.12.1950", "01.02.2020", "2020-01-01"]})
     stored = pa.table({"day": pa.array([-6941, 18293, None], "int32").cast(pa.date32())})

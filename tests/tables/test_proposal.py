@@ -105,6 +105,7 @@ def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> 
         ([None] * 18, "the column is empty"),
         ([f"{i}.5" for i in range(18)], ""),  # plain numbers as texts: categories
         (["1.2.3", "ward 7"] * 9, ""),
+        ([f"{a}nna M{b}ier" for a in "AHJ" for b in "aeiouy"], "looks like names"),
     ],
 )
 def test_texts_that_are_meant_as_numbers_or_dates(

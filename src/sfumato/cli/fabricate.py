@@ -92,6 +92,8 @@ def fabricate(
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")
     if not as_json:
+        if rows is None and promise.unit == "person":
+            remark(f"{len(made)} rows, about one for each person; --rows asks for more.")
         remark(kept_relations(fabricator.released_law())[0])
 
 

@@ -71,7 +71,10 @@ def reproduce(
         return
     entries = entries_of(paper)
     if not entries:
-        raise InvalidInputError(f"{PAPERS[paper]}: it prints no table and no figure to run again.")
+        raise InvalidInputError(
+            f"{PAPERS[paper]} prints no table and no figure to run again: see "
+            f"docs/reproductions/{paper}.md, which runs the method."
+        )
     asked = (("table", table), ("figure", figure))
     named = [f"{kind}-{n.strip()}" for kind, given in asked if given for n in given.split(",")]
     entries = [entry_of(paper, name) for name in named] or entries

@@ -332,7 +332,11 @@ def _refuse_overspending(
     together = after.spending.price(budget.delta, 2 * budget.epsilon)
     left, short = _left(budget, spent), f"{together:.6g}"
     above = short if float(short) > budget.epsilon else repr(together)  # digits enough to show it
-    hint = " With delta 0, a budget admits pure releases only." if budget.delta == 0 else ""
+    hint = (
+        " Its delta is 0, so only releases with delta=0 fit: create it with delta=1e-6."
+        if budget.delta == 0
+        else ""
+    )
     raise BudgetExceededError(
         f"The budget of '{budget.name}' refuses this charge: spent {spent:.6g} of epsilon "
         f"{budget.epsilon:.6g}, asked {asked:.6g}, left {left:.6g} (together they would cost "

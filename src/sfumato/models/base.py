@@ -563,7 +563,7 @@ class PrivateEstimator(BaseEstimator):
             elif not (isinstance(X, EncodedRows) or self in FITTED_ON_ARRAYS):
                 raise InvalidInputError(
                     "The columns of an array have no names, and the bounds are those of a table: "
-                    f"give {type(self).__name__} the table itself."
+                    f"give {type(self).__name__} the table itself; read a file first."
                 )
         # [Q5] zero rows are an error only where the number of rows is public
         may_be_empty = reset and self._n_is_secret

@@ -28,6 +28,7 @@ FEW = 10  # different values that are too few for IDs
 MAX_COUNTED = 10**6  # different values of a column
 SAMPLED = 50_000  # numbers of which the median is taken
 MIN_FOR_AN_ID, NEARLY = 200, 0.99
+NAME, OWN = re.compile(r"\D*[^\W\d]\D*"), 0.8  # share of records with a name of their own
 LONG_TAIL = 30  # times the median
 PROPOSED = "proposed from the data"
 PERSON_ROWS = 8  # proposed for every table: the rows of a person are not looked at
@@ -145,13 +146,16 @@ class ColumnSummary:
         is_id = self.seen >= MIN_FOR_AN_ID and n_different >= NEARLY * self.seen
         if kind and not (self.whole and kind != "f" and is_id):
             return self._proposed_number(kind, marked)
-        if spelt and len(spelt) <= MAX_CATEGORIES:
+        is_names = len(spelt) > max(FEW, OWN * self.seen) and all(map(NAME.fullmatch, spelt))
+        if spelt and len(spelt) <= MAX_CATEGORIES and not is_names:
             if len(spelt) < len(values):
                 marked["note"] += "; written in several ways, by case or spaces, which are one"
             return Column(self.name, self.type, categories=tuple(sorted(spelt.values())), **marked)
         why = f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
         if not self.seen:
             why = "the column is empty"
+        elif is_names:
+            why = "nearly every record has a text of its own, without digits: looks like names"
         elif is_id:
             why = "nearly every record has a value of its own, as an ID has"
         elif 0 < len(spelt) <= MAX_CODES and all(map(CODE.fullmatch, spelt)):
