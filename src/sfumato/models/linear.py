@@ -511,9 +511,10 @@ class PrivateLinearRegressor(PrivateRegressor):
         return self
 
     def predict(self, X: Any) -> Array:
-        bounds, width = self.row_bounds, self.n_features_in_  # exact, in two digits of a row
-        centre, radius = bounds.ball(width)
-        rows = (bounds.clip(self._rows(X)) - centre) / radius
+        rows = self.row_bounds.clip(self._rows(X))  # exact, in two digits of a row
+        width = self.n_features_in_
+        centre, radius = self.row_bounds.ball(width)
+        rows = (rows - centre) / radius
         high, weights = truncate_to_grid(rows, FINE_BITS), self.coef_ * radius
         low = truncate_to_grid((rows - high) * 2.0**FINE_BITS, FINE_BITS)
         both = np.concatenate([weights, weights * 2.0**-FINE_BITS])[None]
