@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         LinkedTables,
         PrivateAffineHullClassifier,
     )
-    from sfumato.tables import TableBounds, TableEncoder
+    from sfumato.tables import TableBounds, TableEncoder, check_table
     from sfumato.tables.bounds import Bounds
 
 __version__ = "0.2.0"
@@ -122,7 +122,7 @@ _MODULES = {
         "release_sum",
         "release_variance",
     ),
-    "sfumato.tables": ("TableBounds", "TableEncoder"),
+    "sfumato.tables": ("TableBounds", "TableEncoder", "check_table"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -47,7 +47,7 @@ def test_verify_prints_the_heads_and_accepts_them_later(spent):
     result = run("verify", spent)
     assert result.exit_code == 0
     sentence, *heads = result.stdout.splitlines()
-    assert sentence == "The chain is intact: 2 datasets, 2 charges."
+    assert sentence == "The chain is intact: 2 datasets, 2 lines."
     assert "NOT checked: whether the newest charges of [red]staff, patients" in result.stderr
     Ledger(spent).dataset("patients").charge(PureEvent(0.1))
     noted = [word for head in heads for word in ("--head", head)]

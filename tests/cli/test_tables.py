@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato
-from sfumato import Ledger
+from sfumato import Ledger, TableBounds
 from sfumato.tables.files import TableFile
 from tests.cli.running import confirmed, done, patients, refused
 
@@ -58,6 +58,13 @@ def test_fabricated_tables_carry_their_guarantee(table: Path, suffix: str) -> No
     assert print_lines["class"] == "Fabricator"
     assert print_lines["guarantee"] == sfumato.load("maker.sfumato").guarantee_.to_dict()
     assert "no guarantee" in refused("guarantee", table)
+    done("certificate", output, "--key", "k.pem", "--new-key", "-o", "c.json")
+    stated = json.loads(Path("c.json").read_text())["bounds"]
+    assert stated == json.loads(json.dumps(TableBounds.read(words[-3]).to_record()))
+    done("report", output, "-o", "report.json")
+    assert (
+        "0 to 100" in json.loads(Path("report.json").read_text())["results"][0]["declared"]["age"]
+    )
 
 
 def test_the_ledger_pays_and_refuses(table: Path) -> None:

@@ -56,7 +56,7 @@ def show(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the budget of each data set: total, spent, left, and number of charges.
+    """Print the budget of each data set: total, spent, left, and the lines of its chain.
 
     Example: sfumato budget show budget.db
     """
@@ -75,7 +75,7 @@ def show(
             protects = f"{budget.unit}, {budget.relation}"
             total = f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"
             rows.append([protects, total, *figures, str(each.charges), each.head[:8], budget.name])
-        titles = ("protects", "budget", "spent", "left", "charges", "head", "dataset")
+        titles = ("protects", "budget", "spent", "left", "lines", "head", "dataset")
         print_table(titles, rows)
         for name, charges in past.items():
             rows = [

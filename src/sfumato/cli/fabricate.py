@@ -85,6 +85,7 @@ def fabricate(
             options=chosen,
         )
         record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
+        record["bounds"] = fabricator.bounds.to_record()
         if model is not None:
             write_or_rescue(partial(save, fabricator), model)
         beside = write_or_rescue(lambda path: write_table(made, path, record), output)

@@ -102,6 +102,8 @@ def report(
             model = load(file)
             explained = model.explain() if hasattr(model, "explain") else None
             declared = _declared(getattr(model, "bounds", None))
+        elif (stated := promise_in(file)["bounds"]) is not None:
+            declared = _declared(TableBounds.from_record(stated))
         promised = Guarantee.from_dict(known["guarantee"])
         notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
         results.append(Result(file.stem, promised, notes, explained, file.name, declared))

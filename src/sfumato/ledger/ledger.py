@@ -35,8 +35,8 @@ class Verification:
 
     def __str__(self) -> str:
         datasets = f"{len(self.heads)} dataset{'' if len(self.heads) == 1 else 's'}"
-        charges = f"{self.charges} charge{'' if self.charges == 1 else 's'}"
-        return f"The chain is intact: {datasets}, {charges}."
+        lines = f"{self.charges} line{'' if self.charges == 1 else 's'}"
+        return f"The chain is intact: {datasets}, {lines}."
 
 
 class Ledger:
@@ -69,7 +69,7 @@ class Ledger:
     >>> patients.spent(), patients.left()
     (1.0, 0.0)
     >>> print(ledger.verify())
-    The chain is intact: 1 dataset, 2 charges.
+    The chain is intact: 1 dataset, 2 lines.
     """
 
     def __init__(

@@ -253,6 +253,7 @@ def verified(
     # 0.2.0 has signed no whole guarantee, nor what else a table states
     is_other = found.get("guarantee", promised) != promised or found.get("note", note) != note
     is_other |= found["subject"]["class"] != promise["class"]
+    is_other |= found["bounds"] != promise["bounds"]
     if is_other or any(stated[name] != found[name] for name in names):
         raise CertificateError(
             f"The certificate states a different guarantee from '{file}' states."
@@ -325,7 +326,7 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
                 parse_note(beside.read_bytes(), beside) if has_note else TableFile(path).metadata()
             )
             known = {name: stored.pop(name) for name in ("class", "guarantee")}
-            return {**known, "bounds": None, "note": stored}
+            return {**known, "bounds": stored.pop("bounds", None), "note": stored}
         except (TypeError, KeyError, AttributeError):
             raise InvalidInputError(
                 f"'{path}' contains no guarantee: it is an ordinary table, or was rewritten "
