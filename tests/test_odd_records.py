@@ -303,7 +303,6 @@ def test_odd_targets_are_the_middle_of_their_range() -> None:
 METHODS = [
     "predict",
     "predict_proba",
-    "predict_log_proba",
     "decision_function",
     "transform",
     "score_samples",

@@ -54,7 +54,7 @@ from sfumato.models.statistics import (
     _square,
 )
 from sfumato.sums import ArrayRecords
-from sfumato.sums.gradients import GradientSum, loss_named
+from sfumato.sums.gradients import GradientSum, SoftmaxLoss
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, are_inside, revealed, truncate_to_grid
 from sfumato.sums.maps import (
     BesideTarget,
@@ -240,8 +240,8 @@ def parts(rng: np.random.Generator) -> Iterator[Case]:
 
 def slopes(rng: np.random.Generator) -> Iterator[Case]:
     """What gradients make of a row's scores; a column per slope."""
-    for name, n_classes, size in (("softmax", 2, 1), ("softmax", 3, HOSTILE), ("hinge", 3, 40.0)):
-        loss = loss_named(name, n_classes)
+    for n_classes, size in ((2, 1), (3, HOSTILE)):
+        loss = SoftmaxLoss(n_classes)
         statistic = GradientSum(loss, 0.3, rng.normal(size=(loss.n_scores, WIDTH)) * size)
 
         def of(rows: np.ndarray, statistic: GradientSum = statistic) -> np.ndarray:

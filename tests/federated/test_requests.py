@@ -146,7 +146,6 @@ FITS: dict[str, tuple[Any, Any, list[Any]]] = {
             PrivateMoments(**BUDGET),
             PrivateGaussianClassifier(n_components=2, gaussians_per_class=2, **BUDGET),
             PrivateLinearClassifier(n_steps=2, n_components=2, **BUDGET),
-            PrivateLinearClassifier(n_steps=2, loss="huber", **BUDGET),
             PrivateAffineHullClassifier(
                 n_layers=1, n_components=2, hull_components=2, random_state=0, **BUDGET
             ),

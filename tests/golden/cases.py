@@ -508,7 +508,7 @@ def unprotected() -> Iterator[tuple[str, Case]]:
         "RandomPatchFeatures": sf.RandomPatchFeatures(n_filters=16, mirror=None, n_projected=None),
     }
     # k-means: a row between two centres goes to either.
-    partition = dict.fromkeys(("branch_", "distances", *ANSWERS), np.inf)
+    partition = dict.fromkeys(("distances", *ANSWERS), np.inf)
     loose = {
         "WideAffineHull": partition,
         "AffineHullClassifier": partition,

@@ -70,7 +70,7 @@ def test_layers_equal_the_literal_formulas(digits):
     nearest = images[np.arange(len(queries)), distances.argmin(axis=1)]
     np.testing.assert_allclose(hull.transform(queries), nearest, atol=1e-9)
     expected = [layer.regularization for layer in literal.layers]
-    np.testing.assert_allclose(hull.regularization_, expected, rtol=1e-9)
+    np.testing.assert_allclose(hull.hull_["regularization"], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def fitted(split):
 def test_everything_equals_the_literal_formulas(split, fitted):
     X, y, queries, _ = split
     groups = []
-    for label, hull in zip(fitted.classes_, fitted.hulls_, strict=True):
-        rows = X[y == label]
-        groups.append([rows[hull.branch_ == s] for s in range(len(hull.branches_))])
+    cut, owners = cut_rows(X, y, branch_size=50, random_state=np.random.RandomState(0))
+    for label in fitted.classes_:
+        groups.append([cut[i] for i in np.flatnonzero(owners == label)])
     assert [len(group) for group in groups] == [2] * 10
     literal, queries = LiteralClassifier(groups, 8, 2), queries[:50]
     distances = literal.distances(queries)
@@ -298,7 +298,11 @@ def test_hulls_by_products_equal_those_by_eigenvectors(rng, monkeypatch, dtype):
 
 def cut(rows, size, how="kmeans", seed=0):
     state = np.random.RandomState(seed)
-    return cut_rows(rows, branch_size=size, partition=how, random_state=state)[2][0]
+    groups, _ = cut_rows(rows, branch_size=size, partition=how, random_state=state)
+    found = np.empty(len(rows), dtype=np.intp)
+    for number, places in enumerate(groups.places):
+        found[places] = number
+    return found
 
 
 @pytest.mark.parametrize("library", [np, array_api_strict], ids=["numpy", "strict"])
@@ -311,10 +315,8 @@ def test_classes_cut_at_once_are_those_one_after_the_other(library, rng):
     found = []
     for stacked in (False, True):
         state = np.random.RandomState(3)
-        groups, owners, cuts = cut_rows(
-            rows, codes, branch_size=25, random_state=state, stacked=stacked
-        )
-        found.append((cuts, state.randint(10**9)))
+        groups, owners = cut_rows(rows, codes, branch_size=25, random_state=state, stacked=stacked)
+        found.append((groups.places, state.randint(10**9)))
         assert owners.tolist() == np.repeat(np.arange(4), n_clusters).tolist()
         assert sorted(np.concatenate(groups.places)) == list(range(len(codes)))
     assert found[0][1] == found[1][1]

@@ -30,7 +30,7 @@ TOOLS = Path(__file__).parents[2] / "tools" / "random_process_net"
 KINDS = [
     HOGFeatures((8, 8), cell=3),
     HOGFeatures((4, 5, 3), cell=2),
-    ScatteringFeatures((8, 8), n_scales=1, n_groups=1),
+    ScatteringFeatures((8, 8), n_scales=1),
     ScatteringFeatures((4, 5, 3), n_orientations=4, mirror="average", n_projected=50, seed=3),
 ]
 GENERATED = [

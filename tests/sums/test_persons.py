@@ -26,7 +26,7 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.gradients import GradientSum, ResidualSum, loss_named
+from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
 from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.persons import (
     AVERAGE_BITS,
@@ -44,7 +44,7 @@ from tests.sums.sources import doubles
 
 WIDTH, CLASSES, MOST = 3, 2, 3
 WAYS = ("average", "sum")
-LOSS = loss_named("softmax", CLASSES)
+LOSS = SoftmaxLoss(CLASSES)
 WEIGHTS = np.array([[2.0, -3.0, 1.0]])
 
 
@@ -325,4 +325,4 @@ def test_short_persons_are_left_as_they_are_and_no_residual_passes_its_clip():
     assert np.abs(ResidualSum(most, np.zeros((1, 2))).add_up(row, None)).max() <= most
     for weights in ((-0.5, 1.0), (0.5, 1.5)):
         with pytest.raises(InvalidInputError, match="between 0 and 1"):
-            GradientSum(loss_named("softmax", 2), 1.0, np.zeros((1, 3)), weights)
+            GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 3)), weights)

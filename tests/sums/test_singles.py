@@ -19,7 +19,7 @@ from sfumato.sums import (
     SecondMoment,
     grid as disk_module,
 )
-from sfumato.sums.gradients import GradientSum, coarse_bits, loss_named
+from sfumato.sums.gradients import GradientSum, SoftmaxLoss, coarse_bits
 from sfumato.sums.grid import (
     PART,
     ROW_BITS,
@@ -114,14 +114,13 @@ def test_without_the_limit_sums_are_rounded():
 @given(
     n_classes=st.sampled_from([2, 3, 10, 60]),
     clip=st.sampled_from([1e-6, 2.0**-16, 0.001, 0.1, 1.0, 1.9]),
-    name=st.sampled_from(["softmax", "huber"]),
     is_coarse=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_rounded_slopes_are_no_longer_than_the_clip(n_classes, clip, name, is_coarse, seed):
+def test_rounded_slopes_are_no_longer_than_the_clip(n_classes, clip, is_coarse, seed):
     """Rounding to the nearest step lengthens slopes; the proof needs them within the clip."""
     generator = np.random.default_rng(seed)
-    loss = loss_named(name, n_classes)
+    loss = SoftmaxLoss(n_classes)
     clip = min(clip, loss.slope_bound)
     bits = coarse_bits(loss, clip) if is_coarse else ROW_BITS
     statistic = GradientSum(loss, clip, np.zeros((loss.n_scores, 1)), slope_bits=bits)
@@ -163,7 +162,7 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
 def test_the_slopes_of_one_score_are_those_of_the_loss_a_step_away(weights, rng):
     scores, codes = rng.normal(0, 6, (5000, 1)), rng.integers(2, size=5000)
     scores[:4] = [[0.0], [1e30], [-1e30], [2.0**-11]]
-    loss, bits = loss_named("softmax", 2), 10
+    loss, bits = SoftmaxLoss(2), 10
     found = GradientSum(loss, 1.0, np.zeros((1, 1)), weights, slope_bits=bits)._slopes(
         scores, codes
     )
@@ -181,7 +180,7 @@ def test_a_gradient_in_singles_is_that_in_doubles_in_any_order_and_library(n_cla
     n_rows, width = 3 * PART + 17, 12
     raw, codes = rng.normal(size=(n_rows, width)), rng.integers(n_classes, size=n_rows)
     unit, linear = IntoUnitBall(Bounds(norm=3.0), width), LinearRows(width, True)
-    loss = loss_named("huber", n_classes)  # without exp, so that libraries agree to the bit
+    loss = SoftmaxLoss(n_classes)
     weights = ScoreWeights(rng.normal(0, 2, (loss.n_scores, width + 1))).rounded
     statistic = GradientSum(loss, clip, weights, slope_bits=coarse_bits(loss, clip))
 

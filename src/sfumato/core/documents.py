@@ -10,7 +10,14 @@ OF_METHODS = {
     "$rows": """Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows."""
+            Rows.
+
+        Returns
+        -------""",
+    "$self": """Returns
+        -------
+        Self
+            The fitted estimator.""",
 }
 
 

@@ -45,7 +45,6 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import (
     MAX_WEIGHTS,
     GradientSum,
-    HuberLoss,
     ResidualSum,
     SoftmaxLoss,
     on_weight_grid,
@@ -487,10 +486,9 @@ PARTS: dict[type, _Entry] = {
         parts=_maybe(_part(Parts)),
     ),
     SoftmaxLoss: _entry(n_classes=_CLASSES),
-    HuberLoss: _entry(n_classes=_CLASSES, width=_POSITIVE),
     GradientSum: _entry(
         _has_gradient,
-        loss=_part(SoftmaxLoss, HuberLoss),
+        loss=_part(SoftmaxLoss),
         **_GRADIENT,
         class_weights=_maybe(_list(_between(0.0, 1.0))),
         slope_bits=_between(1, ROW_BITS, whole=True),

@@ -681,26 +681,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         ndarray of shape (n_samples, n_classes)
             Probabilities.
         """
-        return np.asarray(np.exp(self.predict_log_proba(X)))
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the log-probability of each label.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Logarithms.
-        """
         scores = self._all_scores(X)
         if scores.shape[1] == 1:
             scores = np.column_stack([np.zeros(len(scores)), scores])
-        return np.asarray(log_softmax(scores, axis=1))
+        return np.asarray(np.exp(log_softmax(scores, axis=1)))
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         scores = sizes.get("s", sizes["c"])

@@ -127,10 +127,7 @@ class PrivateMeanCurve(PrivateEstimator):
             IDs of persons, for unit "person": the curves of a person are averaged. Curves without
             one are dropped.
 
-        Returns
-        -------
-        Self
-            The fitted estimator.
+        $self
         """
         if self.protected_unit is Unit.PERSON and getattr(self.bounds, "per_person", None) == "sum":
             raise UnsupportedModeError(

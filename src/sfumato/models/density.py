@@ -210,9 +210,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         """Return the density at points: near the release, nowhere negative, 0 outside the box.
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples,)
             The density.
         """
@@ -222,9 +219,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         """Return the density of each class at points, one column a class.
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples, n_classes)
             The densities.
         """
@@ -235,9 +229,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         """Return the log of the density at points; minus infinity where it is 0.
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples,)
             Its logarithm.
         """

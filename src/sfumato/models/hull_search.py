@@ -497,12 +497,12 @@ def cut_rows(
     partition: str = "kmeans",
     random_state: np.random.RandomState,
     stacked: bool | None = None,
-) -> tuple[RowGroups, NDArray[np.intp], list[NDArray[np.intp]]]:
+) -> tuple[RowGroups, NDArray[np.intp]]:
     """Cut the rows of each class into ``ceil(N / branch_size)`` branches at most.
 
-    Returns the branches, the class of each, and, class by class, the branch of each row. A cluster
-    that ran empty is dropped; "random" cuts a random order of the rows into equal parts. On an
-    accelerator all classes are cut together, unless they are too long for one stack.
+    Returns the branches and the class of each. A cluster that ran empty is dropped; "random" cuts a
+    random order of the rows into equal parts. On an accelerator all classes are cut together,
+    unless they are too long for one stack.
     """
     codes = np.zeros(int(rows.shape[0]), dtype=np.intp) if codes is None else codes
     classes = np.unique(codes)
@@ -525,7 +525,7 @@ def cut_rows(
             cuts[i] = cut
     inside = [[np.nonzero(cut == s)[0] for s in range(cut.max() + 1)] for cut in cuts]
     places = [of[at] for of, parts in zip(per_class.places, inside, strict=True) for at in parts]
-    return RowGroups(rows, places), np.repeat(classes, [len(parts) for parts in inside]), cuts
+    return RowGroups(rows, places), np.repeat(classes, [len(parts) for parts in inside])
 
 
 def _kmeans(

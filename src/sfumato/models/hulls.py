@@ -21,13 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.core.arrays import Array, like, namespace_of, to_numpy
 from sfumato.core.constraints import (
     Form,
-    integers,
     labels,
     list_of,
     model_of,
-    numbers,
     one_of,
-    real,
     whole,
 )
 from sfumato.exceptions import InvalidInputError
@@ -64,9 +61,6 @@ class _Hull(RowsTransformer):
         Of several branches the nearest gives it.
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples, n_features)
             Images.
         """
@@ -86,9 +80,6 @@ class _Hull(RowsTransformer):
         """Return the distance from each row to its image (60); infinite where there is none.
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples,)
             Distances.
         """
@@ -103,6 +94,7 @@ class _OneBranch(_Hull):
     n_components: int
     n_layers: int = 1
     hull_: Branch
+    learned: ClassVar[Form] = {"hull_": stored_branch}
 
     def _fit_rows(self, rows: Array) -> None:
         self.hull_ = fit_branch(
@@ -111,11 +103,6 @@ class _OneBranch(_Hull):
             n_layers=self.n_layers,
             dtype=self.dtype,
         )
-        self.n_components_ = self.hull_["n_components"]
-        found = to_numpy(self.hull_["regularization"])
-        if isinstance(self, DeepAffineHull):
-            self.n_layers_ = len(found)
-        self.regularization_ = found if isinstance(self, DeepAffineHull) else float(found[0])
 
 
 @dataclass(eq=False, repr=False)
@@ -137,11 +124,9 @@ class KernelAffineHull(_OneBranch):
     Attributes
     ----------
     hull_ : dict
-        The folded model: plain arrays, no training rows unless they are wider than many.
-    n_components_ : int
-        Subspace dimension in use; 0 when all rows are one point, whose hull is that point.
-    regularization_ : float
-        λ*.
+        The folded model: plain arrays, no training rows unless they are wider than many. Its
+        "n_components" are those in use (0 when all rows are one point, whose hull is that point);
+        "regularization" is λ* of each layer.
     n_features_in_ : int
 
     Notes
@@ -174,11 +159,6 @@ class KernelAffineHull(_OneBranch):
     dtype: str = "float64"
 
     parameters: ClassVar[Form] = {"n_components": whole(least=1), "dtype": one_of(*PRECISIONS)}
-    learned: ClassVar[Form] = {
-        "hull_": stored_branch,
-        "n_components_": whole(most="n"),
-        "regularization_": real(least=0.0),
-    }
 
 
 @dataclass(eq=False, repr=False)
@@ -202,10 +182,6 @@ class DeepAffineHull(_OneBranch):
     ----------
     hull_ : dict
         The folded model, one principal basis for all layers.
-    n_components_, n_layers_ : int
-        Dimension and number of layers in use.
-    regularization_ : ndarray of shape (n_layers,)
-        λ* of each layer.
     n_features_in_ : int
 
     Examples
@@ -224,20 +200,11 @@ class DeepAffineHull(_OneBranch):
     dtype: str = "float64"
 
     parameters: ClassVar[Form] = {**KernelAffineHull.parameters, "n_layers": whole(least=1)}
-    learned: ClassVar[Form] = {
-        "hull_": stored_branch,
-        "n_components_": whole(most="n"),
-        "n_layers_": whole("L", least=1),
-        "regularization_": numbers("L", least=0.0),
-    }
 
     def layer_images(self, X: Any) -> Array:
         """Return the image of each row under each layer (51).
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples, n_layers, n_features)
             Images of each row under each layer.
         """
@@ -267,7 +234,7 @@ class _ManyBranches(RowsEstimator):
         self, rows: Array, codes: NDArray[np.intp] | None = None
     ) -> list[WideAffineHull]:
         """Cut the rows of each class into branches, fit each, and return one hull per class."""
-        groups, owners, cuts = cut_rows(
+        groups, owners = cut_rows(
             rows,
             codes,
             branch_size=self.branch_size,
@@ -277,11 +244,8 @@ class _ManyBranches(RowsEstimator):
         words = ("n_components", "n_layers", "dtype", "n_jobs")
         branches = fit_branches(groups, **{name: getattr(self, name) for name in words})
         parameters = self.get_params(deep=False)
-        ends = np.searchsorted(owners, np.arange(len(cuts) + 1))
-        return [
-            wide_hull(branches[first:last], cut, **parameters)
-            for cut, (first, last) in zip(cuts, pairwise(ends), strict=True)
-        ]
+        ends = np.searchsorted(owners, np.arange(int(owners[-1]) + 2))
+        return [wide_hull(branches[a:b], **parameters) for a, b in pairwise(ends)]
 
 
 class WideAffineHull(_Hull, _ManyBranches):
@@ -294,22 +258,12 @@ class WideAffineHull(_Hull, _ManyBranches):
 
     Parameters
     ----------
-    n_components : int, default=20
-        Subspace dimension n; capped by the rank of each branch.
-    n_layers : int, default=5
-        Number of layers L; capped by the subspace dimension.
-    $branches
-    $precision
-    $work
-    random_state : int, RandomState or None, default=None
-        Starts of the k-means, or the random partition.
+    $wide
 
     Attributes
     ----------
     branches_ : list of dict
         The folded model of each branch.
-    branch_ : ndarray of shape (n_training_rows,)
-        Number of the branch of each training row.
     n_features_in_ : int
 
     Examples
@@ -323,15 +277,10 @@ class WideAffineHull(_Hull, _ManyBranches):
     """
 
     branches_: list[Branch]
-    branch_: NDArray[np.intp]
-    learned: ClassVar[Form] = {
-        "branches_": list_of(stored_branch, size="b"),
-        "branch_": integers(None, below="b"),
-    }
+    learned: ClassVar[Form] = {"branches_": list_of(stored_branch)}
 
     def _fit_rows(self, rows: Array) -> None:
-        (hull,) = self._fit_branches(rows)
-        self.branches_, self.branch_ = hull.branches_, hull.branch_
+        self.branches_ = self._fit_branches(rows)[0].branches_
 
     def _branches(self) -> list[Branch]:
         return self.branches_
@@ -351,18 +300,14 @@ class WideAffineHull(_Hull, _ManyBranches):
         """
         hulls = [self, *others]
         _require_alike(hulls)
-        offsets = np.cumsum([0, *(len(hull.branches_) for hull in hulls[:-1])])
-        found = [hull.branch_ + shift for hull, shift in zip(hulls, offsets, strict=True)]
         branches = [branch for hull in hulls for branch in hull.branches_]
-        return wide_hull(branches, np.concatenate(found), **self.get_params(deep=False))
+        return wide_hull(branches, **self.get_params(deep=False))
 
 
-def wide_hull(
-    branches: list[Branch], numbers: NDArray[np.intp], **parameters: Any
-) -> WideAffineHull:
-    """Return a hull around branches that were fitted elsewhere, with the branch of each row."""
+def wide_hull(branches: list[Branch], **parameters: Any) -> WideAffineHull:
+    """Return a hull around branches that were fitted elsewhere."""
     hull = WideAffineHull(**parameters)
-    hull.branches_, hull.branch_ = branches, numbers
+    hull.branches_ = branches
     hull.n_features_in_ = int(branches[0]["mean"].shape[0])
     return hull
 
@@ -375,16 +320,7 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
 
     Parameters
     ----------
-    n_components : int, default=20
-        Subspace dimension n; capped by the rank of each branch.
-    n_layers : int, default=5
-        Number of layers L; capped by the subspace dimension. One layer is often as accurate and
-        several times as fast.
-    $branches
-    $precision
-    $work
-    random_state : int, RandomState or None, default=None
-        Starts of the k-means, or the random partition.
+    $wide
 
     Attributes
     ----------
@@ -425,9 +361,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         """Return the distance from each row to its image under the hull of each class.
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples, n_classes)
             Distances.
         """
@@ -437,9 +370,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         r"""Return the logarithm of the matching score, :math:`-Γ_c^2 / \sum_c Γ_c^2`.
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples, n_classes), or (n_samples,) for two classes
             With two classes, the value of the second minus that of the first.
         """
@@ -450,9 +380,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         r"""Return :math:`\exp(-Γ_c^2 / \sum_c Γ_c^2)`, between 1/e and 1 (63).
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples, n_classes)
             Scores.
         """
@@ -466,9 +393,6 @@ class AffineHullClassifier(RowsClassifier, _ManyBranches):
         ``1 / (1 + (C - 1) / e)``. Use `CalibratedClassifierCV` where chances are needed.
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples, n_classes)
             Shares that sum to one.
         """

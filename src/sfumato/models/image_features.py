@@ -352,6 +352,7 @@ class HOGFeatures(ImageFeatures):
 # Scattering -------------------------------------------------------------------------------------
 
 WIDTH = 0.8  # standard deviation of the finest envelope, in pixels
+MAX_GROUPS = 27  # of neighbouring maps that are brought to mean 0 and variance 1
 FREQUENCY = 0.75 * math.pi  # of the finest wavelet
 MIN_SPREAD = 1e-3  # added to a group's standard deviation: a flat group stays flat
 
@@ -367,9 +368,6 @@ class ScatteringFeatures(ImageFeatures):
         J: wavelets of width 1, 2, ... 2**(J-1) pixels; averages are kept every 2**J pixels.
     n_orientations : int, default=8
         L: directions of the wavelets in half a turn.
-    n_groups : int, default=27
-        Groups of neighbouring maps that are brought to mean 0 and variance 1, image by image; as
-        many as divide the maps evenly, at most this many.
 
     Attributes
     ----------
@@ -398,19 +396,17 @@ class ScatteringFeatures(ImageFeatures):
     _: KW_ONLY
     n_scales: int = 2
     n_orientations: int = 8
-    n_groups: int = 27
 
     parameters: ClassVar[Form] = {
         "n_scales": whole(least=1, most=12),
         "n_orientations": whole(least=1, most=64),
-        "n_groups": whole(least=1),
     }
 
     def _features(self, images: Array) -> Array:
         """Mean 0 and variance 1 in each group of neighbouring maps of one image."""
         xp, maps = namespace_of(images), self._maps(images)
         n, n_maps, n_cells = maps.shape
-        n_groups = next(g for g in range(min(self.n_groups, n_maps), 0, -1) if n_maps % g == 0)
+        n_groups = next(g for g in range(min(MAX_GROUPS, n_maps), 0, -1) if n_maps % g == 0)
         groups = xp.reshape(maps, (n, n_groups, n_maps // n_groups * n_cells))
         size = groups.shape[2]
         groups = groups - _row_sums(groups) / size

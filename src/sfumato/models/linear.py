@@ -28,7 +28,6 @@ from sfumato.core.constraints import (
     flag,
     labels,
     numbers,
-    one_of,
     or_none,
     real,
     refuse,
@@ -37,13 +36,12 @@ from sfumato.core.constraints import (
 from sfumato.models.base import Array, PrivateClassifier, PrivateRegressor, target_range
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.gradients import (
-    LOSSES,
     MAX_STEP,
     Descent,
     GradientSum,
     ResidualSum,
+    SoftmaxLoss,
     coarse_bits,
-    loss_named,
     step_size,
 )
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, ScoreWeights, truncate_to_grid
@@ -166,10 +164,6 @@ class PrivateLinearClassifier(PrivateClassifier):
 
     Parameters
     ----------
-    loss : {"softmax", "huber", "hinge"}, default="softmax"
-        Softmax is one joint loss whatever the number of classes (logistic regression for two);
-        huber and hinge sum one loss per class, one class against the rest. The corner of the hinge
-        is rounded over ``1 ± 0.5``, or for "hinge" over ``1 ± 0.05``.
     n_components : int or None, default=None
         Private principal components to classify in; None keeps the features as they are.
     whiten : bool or None, default=None
@@ -207,8 +201,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     Released : with components or whitening, the noisy second moment; then `n_steps` noisy
         gradients (and, where the number of rows is secret, the size of each class with noise).
     Sensitivity : of a gradient ``2 L`` (replace) or L (add or remove), L the longest slopes of a
-        row: √2 for softmax, ``√n_scores`` for huber and hinge, 1 for two classes, and at most
-        `max_gradient_norm`.
+        row: √2, 1 for two classes, and at most `max_gradient_norm`.
     Guarantee : mu-GDP, all releases composed.
     Assumptions and numerics : bounds and label set are public, and where the number of rows is
         secret, that there are at most 2**26 of them. Gradients are exact sums, and noise is
@@ -226,7 +219,6 @@ class PrivateLinearClassifier(PrivateClassifier):
     """
 
     _: KW_ONLY
-    loss: str = "softmax"
     n_components: int | None = None
     whiten: bool | None = None
     fit_intercept: bool | None = None
@@ -237,7 +229,6 @@ class PrivateLinearClassifier(PrivateClassifier):
     groups_rows: ClassVar[bool] = True
     answers_alone: ClassVar[bool] = True
     parameters: ClassVar[Form] = {
-        "loss": one_of(*LOSSES),
         "n_components": or_none(whole(least=1)),
         "whiten": or_none(flag()),
         "fit_intercept": or_none(flag()),
@@ -257,7 +248,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         width, row_map = records.width, self._row_map()
         n_steps = choose_steps(self, records.public_rows, width)
         whitens, kept = row_map.unit_length, min(self.n_components or width, width)
-        loss = loss_named(self.loss, len(self.classes_))
+        loss = SoftmaxLoss(len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
         per_person = PerPersonClip.default(records.person, clip) if records.person else None
         shape = loss.n_scores, kept + row_map.intercept

@@ -462,10 +462,7 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Outputs.
 
-        Returns
-        -------
-        Self
-            The fitted estimator.
+        $self
         """
         x = cast(self._begin(X), "float64")
         xp = namespace_of(x)
@@ -497,9 +494,6 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, RowsEstimator):
         """Return the outputs of the mapping (60).
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             The outputs.
         """
@@ -571,9 +565,6 @@ class MembershipAutoencoder(_Autoencoders, RowsTransformer):
         """Filter rows: return the nearest output of all layers (64).
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples, n_features)
             The filtered rows.
         """
@@ -632,7 +623,7 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
 
     def _fit_classes(self, rows: Array, codes: NDArray[np.intp]) -> None:
         generator = check_random_state(self.random_state)
-        groups, self.branch_classes_, _ = cut_rows(
+        groups, self.branch_classes_ = cut_rows(
             rows, codes, branch_size=self.branch_size, random_state=generator
         )
         seeds = generator.randint(SEEDS, size=len(groups)).tolist()
@@ -664,9 +655,6 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
         """Return the squared error of each row under each class, shape (n_samples, n_classes).
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples, n_classes)
             Squared errors.
         """
@@ -676,9 +664,6 @@ class MembershipClassifier(RowsClassifier, _Autoencoders):
         """Return minus the errors; with two classes, the first error less the second.
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Scores; the second shape for more than two classes.
         """

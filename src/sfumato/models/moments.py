@@ -105,9 +105,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         """Return the coordinates of rows, moved into their bounds, along the components.
 
         $rows
-
-        Returns
-        -------
         ndarray of shape (n_samples, n_components)
             Coordinates.
         """

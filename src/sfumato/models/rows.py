@@ -45,15 +45,24 @@ SHARED = {  # parameters of several estimators
     $precision
     random_state : int, RandomState or None, default=None
         Starts of all k-means.""",
+    "$wide": """n_components : int, default=20
+        Subspace dimension n; capped by the rank of each branch.
+    n_layers : int, default=5
+        Number of layers L; capped by the subspace dimension. One layer is often as accurate and
+        several times as fast.
+    branch_size : int, default=1000
+        Rows per branch on average.
+    partition : {"kmeans", "random"}, default="kmeans"
+        How rows are cut into branches. Where noise dominates the rows, "random" serves better:
+        clusters of noise surround the data instead of following them.
+    $precision
+    $work
+    random_state : int, RandomState or None, default=None
+        Starts of the k-means, or the random partition.""",
     "$precision": """dtype : {"float64", "float32"}, default="float64"
         Precision of the stored model and of its answers. The fit is always in double precision.""",
     "$work": """n_jobs : int, optional
         Workers for branches and for batches of queries, see joblib.""",
-    "$branches": """branch_size : int, default=1000
-        Rows per branch on average.
-    partition : {"kmeans", "random"}, default="kmeans"
-        How rows are cut into branches. Where noise dominates the rows, "random" serves better:
-        clusters of noise surround the data instead of following them.""",
 }
 
 
@@ -128,10 +137,7 @@ class RowsTransformer(OneToOneFeatureMixin, TransformerMixin, RowsEstimator):
         y : None
             Not used.
 
-        Returns
-        -------
-        Self
-            The fitted estimator.
+        $self
         """
         self._fit_rows(self._begin(X))
         return self
@@ -155,10 +161,7 @@ class RowsClassifier(ClassifierMixin, RowsEstimator):
         y : array-like of shape (n_samples,)
             Labels of any type; a class may have a single row.
 
-        Returns
-        -------
-        Self
-            The fitted estimator.
+        $self
         """
         rows = self._begin(X)
         found = self._targets(rows, y)
@@ -176,9 +179,6 @@ class RowsClassifier(ClassifierMixin, RowsEstimator):
         """Return the label of the class with the least error.
 
         $rows
-
-        Returns
-        -------
         array of shape (n_samples,)
             Labels; a tensor for a tensor when they are numbers.
         """

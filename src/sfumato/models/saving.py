@@ -55,12 +55,14 @@ RETIRED = {
     *("regularization", "relation", "samples_per_gaussian", "scaling", "search", "single_release"),
     *("space", "target_delta", "target_epsilon", "target_ledger", "unit", "verbose"),
     *("hat_covariance_", "labels_", "method_", "n_inducing_", "noise_precision_"),
+    *("branch_", "n_components_", "n_layers_", "regularization_"),
     *("residual_std_", "starts_", "winners_"),
 }
 FIXED = {
     "block": 2,
     "kernel": "gaussian",
     "n_bins": 9,
+    "n_groups": 27,
     "signed": False,
     "step": None,
 }  # parameters of which these values stay

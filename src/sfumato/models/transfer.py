@@ -264,10 +264,7 @@ class PrivateTransferClassifier(PrivateClassifier):
         y_target : array-like of shape (n_target_rows,), optional
             Labels of the target's rows, -1 where there is none.
 
-        Returns
-        -------
-        Self
-            The fitted estimator.
+        $self
         """
         self._learn(source, y_source, target, y_target)
         return self
@@ -389,9 +386,6 @@ class PrivateTransferClassifier(PrivateClassifier):
         """Return the errors of each row under each class, one matrix for each term.
 
         $rows
-
-        Returns
-        -------
         dict of ndarray of shape (n_samples, n_classes)
             "target", "source_to_target" and "source". Errors are squared distances, but those of
             Gaussians (both source terms) are minus twice a log-density. Without a target there is

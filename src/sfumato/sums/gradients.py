@@ -6,24 +6,12 @@ are coarser, and so are their slopes; the sums are as exact (`sfumato.sums.grid`
 released is therefore the exact real sum of terms that depend on one row each, in whatever order
 the machine adds.
 
-A loss is a convex function of the scores ``s = W a`` of one row and of its class. Two classes share
-one score, the others have one each:
-
-==========  =====================================  ==================================
-loss        two classes, sign y                    C classes
-==========  =====================================  ==================================
-softmax     ``log(1 + exp(-y s))``                 ``log sum_c exp(s_c) - s_y``
-huber       ``H(y s)``                             ``sum_c H(y_c s_c)``, one against the rest
-hinge       H with h = 0.05                        H with h = 0.05
-==========  =====================================  ==================================
-
-``H(m)`` is the hinge with its corner at 1 rounded over ``[1 - h, 1 + h]``.
+The loss is softmax, a convex function of the scores ``s = W a`` of one row and of its class.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -46,10 +34,6 @@ from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.statistics import Codes, Statistic
 
-LOSSES = ("softmax", "huber", "hinge")
-# The corner of the hinge is rounded: an error in a score moves slopes by 1/(2h) times as much, and
-# that has to be paid for. The loss of a row changes by h/4 = 0.0125 at most; slopes stay below 1.
-HINGE_WIDTH = 0.05
 WEIGHT_BITS = 25
 FEW_ROWS = 32  # of a person, whose products with each other are kept
 MAX_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
@@ -63,10 +47,10 @@ Weights = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Loss(ABC):
-    """A convex loss of scores: one for two classes, else one per class.
+class SoftmaxLoss:
+    """``log sum_c exp(s_c) - s_y``; for two classes ``log(1 + exp(-y s))``.
 
-    n_classes: C, at least 2.
+    n_classes: C, at least 2. Two classes share one score, the others have one each.
     """
 
     n_classes: int
@@ -76,26 +60,8 @@ class Loss(ABC):
         """Scores of a row."""
         return 1 if self.n_classes == 2 else self.n_classes
 
-    @abstractmethod
     def slopes_of(self, scores: Array, codes: Any) -> Array:
-        """Return the derivatives of each row's loss by its scores; each row is treated alone."""
-
-    @property
-    @abstractmethod
-    def slope_bound(self) -> float:
-        """Largest length of the slopes of a row."""
-
-    @property
-    @abstractmethod
-    def max_curvature(self) -> float:
-        """Largest eigenvalue of a row's Hessian by its scores."""
-
-
-class SoftmaxLoss(Loss):
-    """``log sum_c exp(s_c) - s_y``; for two classes ``log(1 + exp(-y s))``."""
-
-    def slopes_of(self, scores: Array, codes: Any) -> Array:
-        """``p - e_y``; for two classes ``p - [y = 1]``."""
+        """Return slopes by scores, ``p - e_y``, each row alone; for two classes ``p - [y = 1]``."""
         if is_foreign_array(scores) or self.n_scores == 1:
             xp = namespace_of(scores)
             first = 0 if self.n_scores > 1 else 1
@@ -115,42 +81,13 @@ class SoftmaxLoss(Loss):
 
     @property
     def slope_bound(self) -> float:
-        """``√2``; 1 for two classes."""
+        """Largest length of the slopes of a row: √2; 1 for two classes."""
         return 1.0 if self.n_scores == 1 else math.sqrt(2)
 
     @property
     def max_curvature(self) -> float:
-        """``1/2``; for two classes ``1/4``."""
+        """Largest eigenvalue of a row's Hessian by its scores: 1/2; for two classes 1/4."""
         return 0.25 if self.n_scores == 1 else 0.5
-
-
-@dataclass(frozen=True)
-class HuberLoss(Loss):
-    """``H(m) = 0, (1 + h - m)²/(4h), 1 - m`` for m above, inside and below ``[1 - h, 1 + h]``.
-
-    n_classes (int): C, at least 2.
-    width: h.
-    """
-
-    width: float = 0.5
-
-    def slopes_of(self, scores: Array, codes: Any) -> Array:
-        """``-y clip((1 + h - m) / (2h), 0, 1)``."""
-        xp = namespace_of(scores)
-        first = 0 if self.n_scores > 1 else 1
-        classes = xp.arange(first, self.n_classes, device=scores.device)
-        own = xp.astype(like(scores, codes)[:, None] == classes, scores.dtype) * 2.0 - 1.0
-        return -own * xp.clip((1 + self.width - own * scores) / (2 * self.width), 0.0, 1.0)
-
-    @property
-    def slope_bound(self) -> float:
-        """``√n_scores``: each score has a slope of at most 1."""
-        return math.sqrt(self.n_scores)
-
-    @property
-    def max_curvature(self) -> float:
-        """``1/(2h)``."""
-        return 1 / (2 * self.width)
 
 
 def over_scores(values: Array) -> Array:
@@ -169,18 +106,6 @@ def over_scores(values: Array) -> Array:
     for column in range(1, values.shape[1]):
         total += values[:, column : column + 1]
     return total
-
-
-def loss_named(name: str, n_classes: int) -> Loss:
-    """Return the loss of that name."""
-    if name == "softmax":
-        return SoftmaxLoss(n_classes)
-    if name == "huber":
-        return HuberLoss(n_classes)
-    if name == "hinge":
-        return HuberLoss(n_classes, HINGE_WIDTH)
-    allowed = ", ".join(repr(known) for known in LOSSES)
-    raise InvalidInputError(f"'loss' must be one of {allowed}. Got {name!r} instead.")
 
 
 class _GradientStatistic(Statistic):
@@ -239,7 +164,7 @@ class GradientSum(_GradientStatistic):
     slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
     """
 
-    loss: Loss
+    loss: SoftmaxLoss
     max_gradient_norm: float
     weights: Weights = field(repr=False)
     class_weights: tuple[float, ...] | None = None
@@ -313,7 +238,7 @@ class GradientSum(_GradientStatistic):
 
 @lru_cache(maxsize=32)
 def slope_table(
-    loss: Loss, clip: float, class_weights: tuple[float, ...] | None, bits: int
+    loss: SoftmaxLoss, clip: float, class_weights: tuple[float, ...] | None, bits: int
 ) -> NDArray[np.float32]:
     """Return the slopes at all places of a score, one class after the other; 19 bits at most."""
     public = GradientSum(loss, clip, np.zeros((1, 1)), class_weights, slope_bits=bits)
@@ -377,7 +302,7 @@ def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, siz
     return truncate_to_grid(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
 
 
-def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:
+def coarse_bits(loss: SoftmaxLoss, max_gradient_norm: float) -> int:
     """Return the bits of a grid so coarse that slopes on it are few whole numbers."""
     steps = COARSE * math.sqrt(loss.n_scores) / max_gradient_norm
     return min(ROW_BITS, math.ceil(math.log2(steps)))

@@ -310,8 +310,7 @@ def hulls_of_branches(
     classifier.hulls_ = []
     for code in np.unique(private.classes):
         mine = [i for i, owner in enumerate(private.classes) if owner == code]
-        numbers = np.repeat(np.arange(len(mine)), [len(private.places[i]) for i in mine])
-        classifier.hulls_.append(wide_hull([branches[i] for i in mine], numbers, **parameters))
+        classifier.hulls_.append(wide_hull([branches[i] for i in mine], **parameters))
     classifier.classes_ = labels
     classifier.n_features_in_ = n_features
     return classifier

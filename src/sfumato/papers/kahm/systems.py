@@ -107,7 +107,7 @@ class _Rows(EntryEstimator):
         self, rows: NDArray[np.float64], codes: Codes, size: int, partition: str
     ) -> BranchedRows:
         """Cut the rows of each class that has any into branches."""
-        groups, owners, _ = cut_rows(
+        groups, owners = cut_rows(
             on_device(rows, self.device),
             codes,
             branch_size=self.branch_size or size,
