@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -47,10 +48,11 @@ def main() -> None:
 
 def keep(found: list[dict[str, Any]]) -> None:
     """Put the rows of one task and one data set in the place of those of their last run."""
+    found = [{"date": time.strftime("%Y-%m-%d", time.gmtime()), **row} for row in found]
     now = {(row["task"], row["data"]) for row in found}
     numbers = [row for row in kept() if (row["task"], row["data"]) not in now] + found
     numbers.sort(key=lambda row: ORDER.index(row["task"]))
-    write("peers", numbers, seed=None)
+    write("peers", numbers, seed=None, date=min(row["date"] for row in numbers))
 
 
 def kept() -> list[dict[str, Any]]:
