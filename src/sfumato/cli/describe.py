@@ -73,18 +73,9 @@ def describe(
     if output is not None:
         bounds.write(output)
     if as_json:
-        seen = {each.name: each for each in found.columns}
-        record = {
-            "rows": found.n_rows,
-            "private": False,
-            "bounds_file": None if output is None else str(output),
-            "target": bounds.to_record().get("target"),
-            "person": bounds.person,
-            "looks_like_ids": list(bounds.looks_like_ids),
-            "file": None if text is None else text.to_record(),
-            "columns": [{**vars(c), "missing": seen[c.name].missing} for c in bounds.columns],
-        }
-        print_json(record)
+        missing = {each.name: each.missing for each in found.columns}
+        about = {"rows": found.n_rows, "private": False, "missing": missing}
+        print_json({**about, "bounds": bounds.to_record()})
         return
     rows = [[s.name, s.type, str(s.missing), _proposal(s, found)] for s in found.columns]
     print_table(("column", "type", "missing", "proposed, not private"), rows)

@@ -138,9 +138,5 @@ def quality(
         print_lines(part.title)
         print_table(("figure", "value"), part.figures())
     print_lines(found.relations)
-    if found.unmeasured:
-        listed = ", ".join(" and ".join(pair) for pair in found.unmeasured[:20])
-        more = len(found.unmeasured) - 20
-        print_lines(f"Not measured: {listed}" + (f", and {more} more." if more > 0 else "."))
     if output is not None:
         print_lines(f"Written: {output}")

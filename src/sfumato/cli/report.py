@@ -49,15 +49,8 @@ def guarantee(
 
 
 def promised_by(file: Path) -> dict[str, Any]:
-    """Return class, guarantee, proof sheet and, for a model of a table, its columns."""
+    """Return class, guarantee, bounds and proof sheet."""
     record = promise_in(file)
-    bounds = record.pop("bounds")
-    if file.suffix.lower() not in FORMATS:
-        table = None if bounds is None else bounds.get("table")
-        columns = None if table is None else table["dict"]["columns"]["dict"]
-        if columns is not None:
-            columns = [name for name, each in columns.items() if "left_out" not in each["dict"]]
-        record["columns"] = columns
     try:  # it is built again: the sentence in a file is not believed
         promised = Guarantee.from_dict(record["guarantee"])
     except InvalidInputError:
@@ -102,8 +95,8 @@ def report(
             model = load(file)
             explained = model.explain() if hasattr(model, "explain") else None
             declared = _declared(getattr(model, "bounds", None))
-        elif (stated := promise_in(file)["bounds"]) is not None:
-            declared = _declared(TableBounds.from_record(stated))
+        elif known["bounds"] is not None:
+            declared = _declared(TableBounds.from_record(known["bounds"]))
         promised = Guarantee.from_dict(known["guarantee"])
         notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
         results.append(Result(file.stem, promised, notes, explained, file.name, declared))

@@ -173,9 +173,8 @@ class ColumnSummary:
         if kind in "iu":
             lower, upper = math.floor(lower), math.ceil(upper)
         if sentinels:
-            marked["note"] += (
-                f"; {_texts(sentinels)} looks like a mark of missing cells: read as one"
-            )
+            marks = ", ".join(map("{:g}".format, sentinels))
+            marked["note"] += f"; {marks} looks like a mark of missing cells: read as one"
             marked |= {"missing": True, "sentinels": sentinels}
         sample = [each for each in self.sample if each > 0 and each not in sentinels]
         if sample and self.lowest >= 0 and self.highest > LONG_TAIL * float(np.median(sample)):
@@ -190,7 +189,8 @@ class ColumnSummary:
         if kind in tuple("iuf") and self.seen and (not self.whole or is_many):
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
             if sentinels := self.sentinels:
-                note += f"; {_texts(sentinels)} looks like a mark of missing cells"
+                marks = ", ".join(map("{:g}".format, sentinels))
+                note += f"; {marks} looks like a mark of missing cells"
             ends = rounded_outwards(self.lowest, self.highest)
             return Target(self.name, self.type, *ends, note=note)
         n = MAX_COUNTED if values is None else len(values)
@@ -202,10 +202,6 @@ class ColumnSummary:
         typed: Any = set(self.spellings.values()) if self.type == "string" else set(values or ())
         typed = {int(v) for v in typed} if kind in tuple("iu") else typed
         return Target(self.name, self.type, categories=tuple(sorted(typed)), note=PROPOSED)
-
-
-def _texts(numbers: Any) -> str:
-    return ", ".join(f"{each:g}" for each in numbers)
 
 
 @dataclass(frozen=True)

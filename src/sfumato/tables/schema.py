@@ -138,13 +138,13 @@ class Column:
             first, last = _moment(self.lower), _moment(self.upper)
             years = float(first.year), float(max(last.year, first.year + 1))
             days = [(d - datetime(1970, 1, 1)).total_seconds() / 86400 for d in (first, last)]
-            parts["year"] = {"lower": years[0], "upper": years[1]}
+            if first.year < last.year or len(self.parts) == 1:  # the only year says nothing
+                parts["year"] = {"lower": years[0], "upper": years[1]}
             parts["time"] = {"lower": days[0], "upper": days[1]}
-        is_one_year = self.lower is not None and self.lower[:4] == self.upper[:4]
-        used = tuple(p for p in self.parts if p != "year" or not is_one_year) or self.parts
         return tuple(
             Feature(**shared | {"name": f"{self.name}.{part}", "part": part} | parts[part])
-            for part in used  # the only year says nothing
+            for part in self.parts
+            if part in parts
         )
 
     def _check(self, place: str) -> None:
