@@ -185,15 +185,14 @@ class ColumnSummary:
     def proposed_target(self) -> Target:
         """Propose the set of labels, or the range of a target that is continuous."""
         kind, values = arrow_kind(self.type), self.values
-        is_many = values is None or len(values) > FEW_LABELS
-        if kind in tuple("iuf") and self.seen and (not self.whole or is_many):
+        n = MAX_COUNTED if values is None else len(values)
+        if kind in tuple("iuf") and self.seen and (not self.whole or n > FEW_LABELS):
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
             if sentinels := self.sentinels:
                 marks = ", ".join(map("{:g}".format, sentinels))
                 note += f"; {marks} looks like a mark of missing cells"
             ends = rounded_outwards(self.lowest, self.highest)
             return Target(self.name, self.type, *ends, note=note)
-        n = MAX_COUNTED if values is None else len(values)
         if not (kind or self.type == "string") or not 2 <= n <= MAX_LABELS:
             raise InvalidInputError(
                 f"The target {self.name!r}, of type {self.type}, has {n} different values; labels "

@@ -48,7 +48,6 @@ LAYOUT = 2  # a file of another layout is refused: its words may mean something 
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
 
-
 # What all columns may declare, and keys that mean nothing for a column of some kind.
 KEYS: Form = {
     **dict.fromkeys(("left_out", "ordered", "log", "missing"), flag()),
