@@ -361,7 +361,6 @@ CASES: dict[str, list[PrivateCase]] = {
             sf.PrivateLinearClassifier(
                 whiten=True,
                 n_steps=3,
-                learning_rate=0.05,
                 bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
                 **LINEAR,
             ),
@@ -372,18 +371,17 @@ CASES: dict[str, list[PrivateCase]] = {
                 whiten=False,
                 relation="add_or_remove_one",
                 n_steps=4,
-                learning_rate=0.05,
                 bounds=sf.Bounds(norm=2.0, labels=range(20)),
                 **LINEAR,
             ),
             *blobs_case(),
         ),
         PrivateCase(
-            sf.PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=RANGES, **LINEAR),
+            sf.PrivateLinearClassifier(n_steps=3, bounds=RANGES, **LINEAR),
             *ranges_case(),
         ),
         PrivateCase(
-            sf.PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=TABLE, **LINEAR),
+            sf.PrivateLinearClassifier(n_steps=2, bounds=TABLE, **LINEAR),
             *table_case(),
             rows_at_bound=TABLE_EDGES,
         ),

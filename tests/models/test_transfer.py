@@ -218,10 +218,9 @@ def rounds(
     schedule: tuple[int, ...], cross_fit: bool, *data: Any, ratio: float, kappa: float
 ) -> np.ndarray:
     shared = {"inducing_ratio": ratio, "kappa": kappa, "n_jobs": None}
-    owner = SimpleNamespace(schedule=schedule, cross_fit=cross_fit, **shared)
     generator = np.random.RandomState(0)
-    fit = partial(fit_autoencoders, owner, generator, n_layers=1)
-    return improve_labels(fit, *data, owner, generator)
+    fit = partial(fit_autoencoders, SimpleNamespace(**shared), generator, n_layers=1)
+    return improve_labels(fit, *data, schedule, generator, cross_fit)
 
 
 def test_a_cross_fitted_label_does_not_see_its_own_row(rng: np.random.Generator) -> None:

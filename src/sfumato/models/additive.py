@@ -82,6 +82,7 @@ SCORE_LEVELS = 3  # octiles of the scores
 MIN_RECORDS = 16
 PER_COLUMN = 200  # records, divided by mu, from which on pairs are looked at
 MAX_PAIRED, MAX_PAIRS = 16, 8  # columns whose pairs are looked at, and pairs that are kept
+LARGEST_WEIGHT = 20.0  # ratio of two balanced weights
 CLEAR = 3.5  # deviations beyond which a pair is kept: noise alone rarely gets there
 MIN_SPREAD = 2.0**-12  # of the public range of the target
 DEFAULT_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
@@ -565,9 +566,8 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         Whether pairs of columns add something together: one weight for the product of their
         places, for at most 8 pairs. None: where there are enough rows for their number.
     class_weight : {"balanced"}, mapping or None, default=None
-        "balanced": inversely to their released sizes; a mapping gives public weights by label.
-    largest_weight : float, default=20.0
-        Public bound on the ratio of two balanced weights.
+        "balanced": inversely to their released sizes, in a ratio of 20 at most; a mapping gives
+        public weights by label.
     n_steps : int or None, default=None
         Noisy gradients. None: 240, or 120 from 50 records times μ per hat on.
     max_gradient_norm : float, default=0.1
@@ -576,8 +576,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The public label set, sorted.
+    $classes
     knots_ : ndarray of shape (n_numeric_columns, n_knots)
         Knots as places in the public ranges, from 0 to 1.
     coef_ : ndarray of shape (1 or n_classes, n_hats)
@@ -598,8 +597,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         By what the scores of the descent were multiplied, so that their softmax is a probability.
     feature_names_in_ : ndarray of str
         Names of the columns, public, where a table was given.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------
@@ -628,10 +626,8 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
 
     _: KW_ONLY
     class_weight: str | Mapping[Any, float] | None = None
-    largest_weight: float = 20.0
 
     score_noise: ClassVar[float] = 1.6  # as for the linear classifier
-    parameters: ClassVar[Form] = {**AdditiveModel.parameters, "largest_weight": real(least=1.0)}
     learned: ClassVar[Form] = {
         **PrivateClassifier.learned,
         **AdditiveModel.learned,
@@ -680,7 +676,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
             return None
         if self.class_weight == "balanced":
             inverse = 1 / np.maximum(counts, 1.0)
-            return tuple(np.maximum(inverse / inverse.max(), 1 / self.largest_weight).tolist())
+            return tuple(np.maximum(inverse / inverse.max(), 1 / LARGEST_WEIGHT).tolist())
         if not isinstance(self.class_weight, Mapping):
             raise InvalidInputError(
                 "'class_weight' must be 'balanced', None, or public weights by label. "
@@ -724,8 +720,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         Number of records: public, or by the released moment.
     feature_names_in_ : ndarray of str
         Names of the columns, public, where a table was given.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------

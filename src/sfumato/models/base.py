@@ -75,6 +75,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 SCORED_ROWS = 4096  # rows that are scored together
+ATTRIBUTES = {  # of many estimators, in their docstrings
+    "$classes": "classes_ : ndarray of shape (n_classes,)\n        The public label set, sorted.",
+    "$guarantee": "guarantee_ : Guarantee\n        The privacy guarantee of the fit.",
+}
 NO_LABELS = np.zeros(1, dtype=int)  # `classes_` of records without labels: one class
 
 
@@ -237,7 +241,7 @@ class PrivateEstimator(BaseEstimator):
         if "fit" in vars(cls):
             cls.fit = _guard(vars(cls)["fit"])  # type: ignore[method-assign]
         shared = (PrivateEstimator.__doc__ or "").partition("----------\n")[2].strip()
-        document(cls, {"$shared": shared})
+        document(cls, {"$shared": shared, **ATTRIBUTES})
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = warn_on_score(score)

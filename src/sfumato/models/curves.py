@@ -63,8 +63,7 @@ class PrivateMeanCurve(PrivateEstimator):
         What was released: noisy coordinates of the mean curve.
     noise_scale_ : float
         Standard deviation of the noise of one coordinate.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------

@@ -125,7 +125,6 @@ class ClassGaussianSums:
     n_components: Private directions; with all features none are released.
     n_parts: Gaussians per class, 1, 2 or 4; None: `default_n_gaussians` where the number of rows
         is public, else 1.
-    of: Share of mu² for all of them.
     """
 
     def __init__(
@@ -136,7 +135,6 @@ class ClassGaussianSums:
         n_classes: int,
         n_components: int,
         n_parts: int | None = None,
-        of: float = 1.0,
     ) -> None:
         width = records.width
         if n_parts is None and records.public_rows is not None:
@@ -154,10 +152,10 @@ class ClassGaussianSums:
         # Parts of classes are groups of one and the same joint statistic.
         moments = ClassMoments(n_classes * n_parts, n_components, CONSTANT)
         pca, sketch = PCA_SHARE * (n_components < width), SKETCH_SHARE * (n_parts > 1)
-        self.mean = budget.gaussian(MeanAndSquares(width), of * MEAN_SHARE)
-        self.axes = budget.gaussian(SecondMoment(width), of * pca) if pca else None
-        self.sketch = budget.gaussian(moments, of * sketch) if sketch else None
-        self.moments = budget.gaussian(moments, of * (1 - sum((MEAN_SHARE, pca, sketch))))
+        self.mean = budget.gaussian(MeanAndSquares(width), MEAN_SHARE)
+        self.axes = budget.gaussian(SecondMoment(width), pca) if pca else None
+        self.sketch = budget.gaussian(moments, sketch) if sketch else None
+        self.moments = budget.gaussian(moments, 1 - sum((MEAN_SHARE, pca, sketch)))
 
     def draw(self) -> CentredGaussians:
         """Return the Gaussians of the unit ball; rows are read once for each release."""

@@ -75,8 +75,7 @@ class PrivateImageClassifier(PrivateClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The public label set, sorted.
+    $classes
     features_ : list of ImageFeatures
         The public features, which are concatenated.
     kind_weights_ : ndarray of shape (n_kinds,)

@@ -176,8 +176,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The public label set, sorted.
+    $classes
     features_ : dict
         The public feature map.
     coefficients_ : ndarray of shape (n_features_of_the_map, n_functions)
@@ -186,8 +185,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
         λ.
     noise_std_ : float
         Standard deviation of the noise of one score (at most, and nearly so everywhere).
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------
@@ -267,8 +265,7 @@ class PrivateKernelRegressor(PrivateKernelMachine, PrivateRegressor):
         λ.
     noise_std_ : float
         Standard deviation of the noise of one prediction, in units of the target.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------

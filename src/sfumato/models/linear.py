@@ -176,24 +176,20 @@ class PrivateLinearClassifier(PrivateClassifier):
         categories, of which a row has exactly one.
     n_steps : int or None, default=None
         Gradients that are released. None: 240, or 120 from 50 records times μ per feature on.
-    learning_rate : float or None, default=None
-        Step along the mean gradient; None for a public rule from the noise alone.
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
     $shared
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The public label set, sorted.
+    $classes
     coef_ : ndarray of shape (1 or n_classes, n_features or n_components)
         Weights of a row in the unit ball, after `projection_` where there is one.
     intercept_ : ndarray of shape (1 or n_classes,)
         Weights of the constant; zeros without one.
     projection_ : ndarray of shape (n_features, n_components) or None
         The public projection of the rows.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------
@@ -223,7 +219,6 @@ class PrivateLinearClassifier(PrivateClassifier):
     whiten: bool | None = None
     fit_intercept: bool | None = None
     n_steps: int | None = None
-    learning_rate: float | None = None
     max_gradient_norm: float = 0.1
 
     groups_rows: ClassVar[bool] = True
@@ -233,7 +228,6 @@ class PrivateLinearClassifier(PrivateClassifier):
         "whiten": or_none(flag()),
         "fit_intercept": or_none(flag()),
         "n_steps": or_none(whole(least=1)),
-        "learning_rate": or_none(real(above=0.0)),
         "max_gradient_norm": real(above=0.0, below=2.0),
     }
     learned: ClassVar[Form] = {
@@ -280,7 +274,7 @@ class PrivateLinearClassifier(PrivateClassifier):
             n_rows = max(1.0, float(budget.draw(counts, rows).sum()))
 
         noise = budget.noise(gradient) / n_rows
-        step = self.learning_rate or step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip)
+        step = step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip)
         descent = Descent(shape, n_rows, n_steps, float(step))
         for _ in range(n_steps):
             at = ScoreWeights(descent.weights).rounded if whitens else descent.weights
@@ -427,8 +421,7 @@ class PrivateLinearRegressor(PrivateRegressor):
         to their public ranges.
     intercept_ : float
         The constant.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------

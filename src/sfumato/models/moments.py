@@ -53,8 +53,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         Their noisy eigenvalues.
     centre_ : ndarray of shape (n_features,)
         The public centre c.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------
@@ -131,8 +130,7 @@ class PrivateMoments(PrivateEstimator):
     covariances_ : ndarray of shape (n_classes, n_features, n_features)
         Noisy covariances, shrunk and made positive definite by a public rule
         (`sfumato.models.gaussians`).
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------
@@ -198,8 +196,7 @@ class PrivateGaussianClassifier(PrivateClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The public label set, sorted.
+    $classes
     components_ : ndarray of shape (n_components, n_features)
         Private principal directions (the identity without them).
     centre_ : ndarray of shape (n_features,)
@@ -210,8 +207,7 @@ class PrivateGaussianClassifier(PrivateClassifier):
         The Gaussians in the components, rows centred and divided by the radius.
     gaussian_classes_ : ndarray of shape (n_gaussians,)
         Position in `classes_` of the class of each Gaussian.
-    guarantee_ : Guarantee
-        The privacy guarantee of the fit.
+    $guarantee
 
     Privacy
     -------

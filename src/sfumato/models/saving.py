@@ -55,6 +55,7 @@ RETIRED = {
     *("regularization", "relation", "samples_per_gaussian", "scaling", "search", "single_release"),
     *("space", "target_delta", "target_epsilon", "target_ledger", "unit", "verbose"),
     *("hat_covariance_", "labels_", "method_", "n_inducing_", "noise_precision_"),
+    *("cross_fit", "inducing_ratio", "kappa", "largest_weight", "learning_rate", "n_layers"),
     *("branch_", "n_components_", "n_layers_", "regularization_"),
     *("residual_std_", "starts_", "winners_"),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -48,7 +48,7 @@ from sfumato.models.gaussians import (
     stored_gaussians,
 )
 from sfumato.models.linear import top_eigenvectors
-from sfumato.models.mappings import MembershipClassifier, MembershipMapping
+from sfumato.models.mappings import MembershipClassifier
 from sfumato.models.saving import load
 from sfumato.privacy.guarantee import Unit
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
@@ -115,31 +115,14 @@ class PrivateTransferClassifier(PrivateClassifier):
 
     Parameters
     ----------
-    epsilon, delta : float, default=1.0, 1e-6
-        The source's budget. ``epsilon=inf`` adds no noise and gives no privacy.
-    unit : {"record"}, default="record"
-        What is protected in the source: a whole row with its label.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
-    bounds : Bounds
-        Public bounds of the source's rows and the label set; required, unless the source is a
-        file, which has them.
-    ledger : DatasetBudget, optional
-        Who pays for the source; see `sfumato.Ledger`.
+    $shared
+        All of these are of the source; its unit is the record. A file of a source has its bounds.
     schedule : tuple of int, default=(5, 10, 15, 20)
         Subspace dimension of the autoencoders in each round.
-    n_layers : int, default=1
-        Layers of the target's autoencoders.
-    inducing_ratio : float, default=0.5
-        Largest number of inducing points, as a share of the rows, r_max.
-    kappa : float, default=0.1
-        See `MembershipMapping`.
     n_components : int, default=50
         Private directions in which the source's Gaussians live.
     target_components : int, default=40
         Principal directions of the target in which it is classified.
-    cross_fit : bool, default=True
-        Label each target row by a model that did not see it.
     use_source : bool, default=True
         False leaves the source out at the target's side: the target-only result to compare with.
     n_jobs : int, optional
@@ -149,8 +132,7 @@ class PrivateTransferClassifier(PrivateClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The public label set, sorted.
+    $classes
     source_ : dict
         The released Gaussians of the source.
     start_ : {"source", "labels"}
@@ -202,12 +184,8 @@ class PrivateTransferClassifier(PrivateClassifier):
 
     _: KW_ONLY
     schedule: tuple[int, ...] = (5, 10, 15, 20)
-    n_layers: int = 1
-    inducing_ratio: float = 0.5
-    kappa: float = 0.1
     n_components: int = 50
     target_components: int = 40
-    cross_fit: bool = True
     use_source: bool = True
     n_jobs: int | None = None
     random_state: Any = None
@@ -218,12 +196,8 @@ class PrivateTransferClassifier(PrivateClassifier):
     loss: ClassVar[str] = "errors"  # scores are no logarithms of probabilities
     parameters: ClassVar[Form] = {
         "schedule": list_of(whole(least=1), kind=(list, tuple)),
-        "n_layers": whole(least=1),
-        "inducing_ratio": MembershipMapping.parameters["inducing_ratio"],
-        "kappa": MembershipMapping.parameters["kappa"],
         "n_components": whole(least=1),
         "target_components": whole(least=1),
-        "cross_fit": flag(),
         "use_source": flag(),
     }
     learned: ClassVar[Form] = {
@@ -347,9 +321,9 @@ class PrivateTransferClassifier(PrivateClassifier):
         known = checked_column(self, to_host(y_target), len(rows))
         every_class = None if self.use_source else "a start without the source"
         codes = target_codes(self.classes_, known, every_class=every_class)
-        if len(codes) == 1 and codes[0] < 0 and self.cross_fit:
+        if len(codes) == 1 and codes[0] < 0:
             raise InvalidInputError(
-                "The target is one row without a label; with 'cross_fit' a row is labelled by "
+                "The target is one row without a label; each row is labelled by "
                 "other rows. Give at least two."
             )
         return sound_rows(rows), codes
@@ -369,8 +343,8 @@ class PrivateTransferClassifier(PrivateClassifier):
         self.start_, self.adapted_ = begin(self.source_, there, points, known)
         found = np.where(labelled, codes, self._adapted_scores(rows).argmax(axis=1))
         generator = check_random_state(self.random_state)
-        fit = partial(fit_autoencoders, self, generator, n_layers=self.n_layers, center=True)
-        found = improve_labels(fit, points, found, labelled, self, generator)
+        fit = partial(fit_autoencoders, self, generator, n_layers=1, center=True)
+        found = improve_labels(fit, points, found, labelled, self.schedule, generator)
         self.target_classifier_ = fit(points, found, self.schedule[-1])
         self.source_weight_ = 0.0
         if self.use_source:  # earned by agreement with the autoencoders on unlabelled rows
@@ -563,7 +537,7 @@ def fit_autoencoders(
     **parameters: Any,
 ) -> MembershipClassifier:
     """Fit one classifier; a class that lost all its rows is absent from its `classes_`."""
-    names = ("inducing_ratio", "kappa", "n_jobs")
+    names = {"inducing_ratio", "kappa", "n_jobs"} & vars(owner).keys()
     shared = {name: getattr(owner, name) for name in names} | parameters
     seed = generator.randint(2**31 - 1)
     model = MembershipClassifier(n_components, dtype="float32", random_state=seed, **shared)
@@ -578,8 +552,9 @@ def improve_labels(
     rows: Array,
     codes: Codes,
     labelled: NDArray[np.bool_],
-    owner: Any,
+    schedule: Sequence[int],
     generator: np.random.RandomState,
+    cross_fit: bool = True,
 ) -> Codes:
     """Return the codes after all rounds of the schedule; those of labelled rows stay.
 
@@ -587,13 +562,13 @@ def improve_labels(
     model is fitted on the very rows that it labels, and confirms itself.
     """
     folds = np.zeros(len(rows), dtype=np.intp)
-    if owner.cross_fit:
+    if cross_fit:
         folds = generator.permutation(np.arange(len(rows)) % N_FOLDS)
-    for n_components in owner.schedule:
+    for n_components in schedule:
         found = codes.copy()
         for fold in np.unique(folds[~labelled]):
             asked = ~labelled & (folds == fold)
-            learned = labelled | (folds != fold) if owner.cross_fit else np.full(len(codes), True)
+            learned = labelled | (folds != fold) if cross_fit else np.full(len(codes), True)
             model = fit(rows[learned], codes[learned], n_components)
             found[asked] = model.classes_[model.errors(rows[asked]).argmin(axis=1)]
         codes = found

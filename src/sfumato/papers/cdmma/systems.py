@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form, whole
+from sfumato.core.constraints import Form, flag, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.linear import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
@@ -45,7 +44,6 @@ Codes = NDArray[np.intp]
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
 MAX_FIRST_COMPONENTS = 20
 MAX_POINTS = 1000
-SHARED = ("schedule", "n_layers", "inducing_ratio", "kappa", "cross_fit")
 
 
 @dataclass(eq=False, repr=False)
@@ -104,7 +102,10 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
 
     parameters: ClassVar[Form] = {
         **EntryEstimator.parameters,
-        **{name: PrivateTransferClassifier.parameters[name] for name in SHARED},
+        **{name: MembershipMapping.parameters[name] for name in ("inducing_ratio", "kappa")},
+        "schedule": PrivateTransferClassifier.parameters["schedule"],
+        "n_layers": whole(least=1),
+        "cross_fit": flag(),
         "rounds": whole(least=1),
         "branch_size": whole(least=1),
     }
@@ -189,8 +190,9 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
             return model
 
         schedule = tuple(n for n in self.schedule for _ in range(self.rounds))
-        plan = SimpleNamespace(schedule=schedule, cross_fit=self.cross_fit)
-        found = improve_labels(fit_and_keep, points, found, labelled, plan, generator)
+        found = improve_labels(
+            fit_and_keep, points, found, labelled, schedule, generator, self.cross_fit
+        )
         if self.cross_fit:  # all of its models are of one fold
             fit_and_keep(points, found, self.schedule[-1])
         # Learn to undo the source's filter of a row's own class (84) to (86).
