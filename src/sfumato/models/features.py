@@ -169,11 +169,6 @@ class FeatureMap(ABC):
         blocks = self._blocks(X)
         return np.concatenate([self.transform(block) @ coordinates for block in blocks])
 
-    def add_up(self, rows: Array, weights: Array) -> Array:
-        """Return ``sum_i w_i φ(x_i)``, the coordinates of ``sum_i w_i K(., x_i)``; k such sums."""
-        parts = zip(self._blocks(rows), self._blocks(weights), strict=True)
-        return np.asarray(sum(self.transform(block).T @ w for block, w in parts))
-
     def _blocks(self, rows: Array) -> list[Array]:
         step = max(1, BLOCK // self.size)
         return [rows[i : i + step] for i in range(0, max(1, len(rows)), step)]
@@ -254,16 +249,13 @@ class TaylorFeatures(FeatureMap):
             parts.append(np.einsum("nm,nmk->nk", rest, partial))
         return np.concatenate(parts).reshape(len(X), *coordinates.shape[1:])
 
-    def add_up(self, rows: Array, weights: Array) -> Array:
-        """Return ``sum_i w_i φ(x_i)``, one matrix product for each function."""
-        shape = weights.shape[1:]
-        weights = weights.reshape(len(rows), math.prod(shape))
-        total = np.zeros((weights.shape[1], self.sizes[0], self.size // self.sizes[0]))
-        for block, some in zip(self._blocks(rows), self._blocks(weights), strict=True):
+    def add_up(self, rows: Array) -> Array:
+        """Return ``sum_i φ(x_i)``, one matrix product for each block of rows."""
+        total = np.zeros((self.sizes[0], self.size // self.sizes[0]))
+        for block in self._blocks(rows):
             first, rest = self._split(block)
-            for table, w in zip(total, some.T, strict=True):
-                table += (first * w[:, None]).T @ rest
-        return total.reshape(len(total), -1).T.reshape((self.size, *shape))
+            total += first.T @ rest
+        return total.ravel()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain values and arrays, which `features_from_dict` reads."""

@@ -145,7 +145,7 @@ class GaussianSpace:
         total = lost = np.zeros((self.size, 1))
         for start in range(0, len(rows), MANY_ROWS):
             part = rows[start : start + MANY_ROWS]
-            total, lost = two_sum(total, lost, self.features.add_up(part, np.ones((len(part), 1))))
+            total, lost = two_sum(total, lost, self.features.add_up(part)[:, None])
         return total + lost
 
     def values(self, release: Array, X: Array) -> Array:
