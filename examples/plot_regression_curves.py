@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from sfumato import PrivateAdditiveRegressor, TableBounds
 from sfumato.datasets import load
-from sfumato.models.additive import plot_explanation
 
 hospital = load("hospital")
 train, test = (pa.table(hospital.table(rows)) for rows in hospital.parts())
@@ -31,5 +30,9 @@ print(model.guarantee_)
 # %%
 # What each column adds to the days of a stay.
 
-plot_explanation(model.explain(), figure=plt.figure(figsize=(9, 6), layout="constrained"))
+figure, axes = plt.subplots(2, 3, figsize=(11, 5.5), layout="constrained")
+for axis, each in zip(axes.flat, model.explain().curves, strict=False):
+    places = each.values if each.is_number else [str(value) for value in each.values]
+    axis.errorbar(places, each.curve[-1], each.band[-1], fmt=".-" if each.is_number else "o")
+    axis.set_title(each.name)
 plt.show()
