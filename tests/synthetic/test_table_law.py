@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare
 
-from sfumato import Fabricator, TableBounds
+from sfumato import Fabricator, TableBounds, load, save
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.contracts import moved_share
 from sfumato.audit.testing.taint import taint_test
@@ -291,7 +292,9 @@ def test_fabricated_rows_are_like_the_table() -> None:
     assert np.abs(counts[0] - counts[1]).max() < 90
 
 
-def test_correlations_and_a_numeric_target_are_kept(rng: np.random.Generator) -> None:
+def test_correlations_and_a_numeric_target_are_kept(
+    rng: np.random.Generator, tmp_path: Path
+) -> None:
     """Oracle: the rows. A correlation of pairs that no tree holds, skewed columns, and dates."""
     z = (
         rng.normal(size=(8000, 3))
@@ -314,6 +317,9 @@ def test_correlations_and_a_numeric_target_are_kept(rng: np.random.Generator) ->
     away = (made[numbers].corr() - table[numbers].corr()).abs().to_numpy()
     assert away.max() < 0.12
     assert made["cost"].mean() == pytest.approx(table["cost"].mean(), rel=0.05)
+    for unread in (model, fabricator(bounds=bounds).fit(table.assign(cost=0.5))):
+        save(unread, tmp_path / "rows.sfumato")
+        assert list(load(tmp_path / "rows.sfumato").fabricate()) == list(table)
     with pytest.raises(InvalidInputError, match="without 'y'"):
         model.fit(table, table["cost"])
 

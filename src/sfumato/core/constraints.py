@@ -295,7 +295,9 @@ def known_bounds(value: Any, place: str, sizes: Sizes) -> None:
 
     try:
         if isinstance(value, TableBounds):
-            if sizes["d"] not in (TableEncoder(value).width, len(value.features)):
+            extra = (0, value.target_range is not None)  # a fabricator reads a numeric target too
+            widths = (TableEncoder(value).width, len(value.features))
+            if sizes["d"] not in {width + more for width in widths for more in extra}:
                 raise refuse(place, f"bounds of a table with {sizes['d']} numbers per record")
             return
         if not isinstance(value, Bounds):

@@ -377,7 +377,8 @@ class Fabricator(PrivateEstimator):
             raise refuse("released_", "counts of the columns")
         alone = {**released, "classes": np.empty(0)}
         law = TableLaw(self._table, columns, self._n_classes, alone, self._target_place)
-        if len(released["classes"]) != (law.class_tables.size if law.n_classes > 1 else 0):
+        has_classes = law.n_classes > 1 or (law.target is not None and len(law.features) > 0)
+        if len(released["classes"]) != (law.class_tables.size if has_classes else 0):
             raise refuse("released_", "counts of the columns by class")
         law = self.released_law()
         tree, n_features = released["tree"], len(law.features)

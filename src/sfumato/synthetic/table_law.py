@@ -728,7 +728,7 @@ class TableLaw:
         n_pool = max(n_rows, min(POOL * n_rows, MAX_RAKED)) if self.pairs else n_rows
         cells, gaussians = self._placed(n_pool, generator)
         chances = np.ones((n_pool, 1))
-        if self.class_counts:
+        if self.class_counts and self.n_classes > 1:
             weights = self._label_weights
             scores = weights[-1] + sum(weights[part] for part in self._parts_of(cells).T)
             chances = np.exp(scores - logsumexp(scores, axis=1)[:, None])
