@@ -47,7 +47,7 @@ def test_target_and_test_rows_are_different_rows() -> None:
     assert len(same.target) + len(same.test) == 500
     joined = {row.tobytes() for row in same.target} & {row.tobytes() for row in same.test}
     assert not joined
-    wide, narrow = mappings.mnist_to_usps(QUICK), mappings.usps_to_mnist(QUICK)
+    wide, narrow = (mappings.across(QUICK, *s) for s in (("mnist", "usps"), ("usps", "mnist")))
     assert (wide.source.shape[1], wide.target.shape[1]) == (64, 32)
     assert (narrow.source.shape[1], narrow.target.shape[1]) == (32, 64)
     first = narrow.target[0].reshape(8, 8)

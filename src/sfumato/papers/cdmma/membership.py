@@ -50,6 +50,19 @@ class MembershipFunctions:
         Fitted with ``center=False``.
     inputs : array-like of shape (n_rows, n_inputs)
         Inputs x, such as those of the fit.
+
+    Examples
+    --------
+    How well a value matches the mapping at one input, to be plotted over many values:
+
+    >>> from sfumato import MembershipMapping
+    >>> x = np.linspace(0, 1, 50)[:, None]
+    >>> y = x[:, 0] ** 2
+    >>> mapping = MembershipMapping(kappa=0.01, center=False, random_state=0).fit(x, y)
+    >>> u = MembershipFunctions(mapping, x).auxiliary(y)
+    >>> here = MembershipFunctions(mapping, [[0.7]])
+    >>> [round(here.of_data([value], u), 1) for value in (0.3, 0.4, 0.5, 0.6, 0.7)]
+    [0.0, 0.3, 0.9, 0.8, 0.2]
     """
 
     def __init__(self, mapping: Any, inputs: ArrayLike) -> None:
