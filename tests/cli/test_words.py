@@ -17,7 +17,7 @@ def test_few_records_are_called_so_only_where_their_number_is_public(
     fit = ("fit", "few.csv", "--model", "gaussian", "--epsilon", 1, "-o", "m.sfumato", "--force")
     fit = (*fit, "--bounds", confirmed(Path("few.csv")), "--relation")
     public = run(*fit, "replace_one")
-    assert "The table has 20 records, which is public here" in " ".join(public.stderr.split())
+    assert "With only 20 records (their number is public here)" in " ".join(public.stderr.split())
     secret = run(*fit, "add_or_remove_one")
     assert secret.exit_code == 0
     assert "20 records" not in secret.stderr

@@ -241,7 +241,7 @@ def test_a_party_draws_no_more_than_was_paid_for(tmp_path: Path) -> None:
     assert asked_for(party, settings, (BALL,), second) is None  # the stored one again
     assert "other settings" in str(asked_for(party, settings, (BALL,), MeanAndSquares(64)))
     said = asked_for(party, settings, (BALL,), second, number=1)
-    assert "was not asked to pay" in str(said)
+    assert "was not charged for" in str(said)
     said = asked_for(party, settings, (BALL,), second, number=3)
     assert "Sum 2 comes before sum 3" in str(said)
     asked = {"maps": [], "statistic": pack(ClassCounts(10), {})}
@@ -523,7 +523,7 @@ def test_what_a_party_reads_by_is_what_it_agreed_on(tmp_path: Path) -> None:
     with pytest.raises(FederationError, match="not those that were agreed on"):
         model.fit(Federation([party], bounds=other))
     # The federation has the bounds that were agreed on, the estimator has others.
-    with pytest.raises(FederationError, match="reads by other bounds"):
+    with pytest.raises(FederationError, match="bounds of the estimator"):
         model.fit(Federation([party], bounds=TABLE_BOUNDS))
     rows = Party.of_rows("rows", np.zeros((5, 2)), np.zeros(5), tmp_path / "b")
     with pytest.raises(FederationError, match="no table"):

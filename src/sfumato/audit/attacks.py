@@ -35,8 +35,8 @@ from sfumato.tables.bounds import label_places
 Array = NDArray[np.float64]
 
 DIAGNOSTIC = (
-    "A diagnostic measured on raw rows, not a guarantee and not for release: publishing it spends "
-    "privacy that no budget has paid for."
+    "This diagnostic is measured on raw rows. It is no guarantee and not for release: publishing "
+    "it spends privacy that no budget has paid for."
 )
 LOW_RATES = (0.01, 0.001)
 MIN_PROBABILITY = 1e-12
@@ -64,7 +64,7 @@ def choose_observation(model: Any, observation: str | None, *, with_labels: bool
     if observation is None:
         if not offered:
             raise InvalidInputError(
-                f"{type(model).__name__} reveals nothing about a row: it needs 'distances', "
+                f"{type(model).__name__} offers nothing to attack: it needs a method 'distances', "
                 "'predict_proba', 'decision_function' or 'score_samples'."
             )
         return offered[0]
@@ -107,7 +107,7 @@ def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> 
     else:
         values = -found
     if not np.isfinite(values).all():
-        raise InvalidInputError(f"The model gives some rows no finite {observation}.")
+        raise InvalidInputError(f"For some rows the model's {observation} is not finite.")
     return np.asarray(values)
 
 
@@ -219,9 +219,7 @@ def attack_from_values(
     for name, given in (("members", members), ("others", non_members)):
         values = np.sort(np.asarray(given, dtype=np.float64).ravel())
         if len(values) < 4 or not np.isfinite(values).all():
-            raise InvalidInputError(
-                f"The numbers of the {name} must be finite, at least 4 of them."
-            )
+            raise InvalidInputError(f"An attack needs at least 4 {name}, with finite numbers.")
         sides.append(values)
     inside, outside = sides
     if not all(0 < rate < 1 for rate in rates):

@@ -127,7 +127,7 @@ def two_point(
     if "random_state" in model.get_params(deep=False) and model.random_state is None:
         model.set_params(random_state=0)  # public randomness, which an attacker knows too
     if not np.isfinite(model.epsilon):
-        raise InvalidInputError("'epsilon' is infinite: nothing is promised, so nothing to audit.")
+        raise InvalidInputError("'epsilon' is infinite: there is no promise to audit.")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "delta=")  # the rows are few and mean nothing
         warnings.simplefilter("ignore", RefutedGuaranteeWarning)
@@ -141,8 +141,8 @@ def two_point(
             fit(clone(model), *members[0])
         if not tape.releases:
             raise InvalidInputError(
-                f"{type(model).__name__} releases nothing in 'fit' as it is set: there is nothing "
-                "to audit."
+                f"With these settings {type(model).__name__} releases nothing in 'fit': there is "
+                "nothing to audit."
             )
         found = [statistics(model, each, len(tape.releases), tape) for each in members]
         i, j = max(pairs, key=lambda pair: separation(found[pair[0]], found[pair[1]]))

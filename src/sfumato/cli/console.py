@@ -230,6 +230,6 @@ def write_or_rescue(write: Callable[[Path], Any], path: Path) -> Any:
             except (FileNotWrittenError, InvalidInputError):
                 continue
             raise FileNotWrittenError(
-                f"{error} What was paid for is not lost: it is in '{elsewhere}'. Move it."
+                f"{error} The release is not lost: it is in '{elsewhere}'. Move it to a safe place."
             ) from None
         raise

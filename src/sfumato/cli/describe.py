@@ -38,9 +38,9 @@ from sfumato.tables.schema import Column, TableBounds
 
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 PERSON_ROWS = (
-    "All rows of a person are protected together. Of a person with more than person_rows, the rest "
-    'are not used; with the default per_person = "average", a larger number costs no '
-    'accuracy, with "sum" it costs noise in proportion.'
+    "All rows of a person are protected together; rows beyond person_rows are not used. With the "
+    'default per_person = "average", a larger person_rows costs no accuracy; with "sum", the noise '
+    "grows in proportion to it."
 )
 ANSWERS = {
     "range": "the range that you know (such as 0 to 120), out to leave the column out",
@@ -212,7 +212,7 @@ def check(table: TablePath, bounds: Bounds, as_json: Json = False) -> None:
     ]
     print_table(("column", "missing", "unreadable", "outside", "same as"), rows)
     if known.person:
-        print_lines(f"Outside, of {known.person}: rows beyond {known.person_rows} of a person.")
+        print_lines(f"Outside, of {known.person}: rows beyond the first {known.person_rows}.")
     print_lines(f"{n_rows} rows. These figures are for the owner: they are not private.")
 
 

@@ -158,8 +158,8 @@ def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None
     n_rows = source.n_rows
     if n_rows * promise.epsilon < FEW:
         warnings.warn(
-            f"The table has {n_rows} records, which is public here. At epsilon "
-            f"{promise.epsilon:g}, the noise will hide most of what so few records say.",
+            f"With only {n_rows} records (their number is public here), the noise will dominate "
+            f"at epsilon {promise.epsilon:g}. Raise '--epsilon', or use more records.",
             stacklevel=2,
         )
 

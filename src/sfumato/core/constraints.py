@@ -118,9 +118,9 @@ def integers(*shape: Size, below: Size = None, all_of_them: bool = False) -> Che
         _shaped(value, "iu", shape, place, sizes)
         end = size_of(below, sizes) if isinstance(below, str) else below
         if value.size and not (value.min() >= 0 and (end is None or value.max() < end)):
-            raise refuse(place, "whole numbers from 0 on, each below the number of its kind")
+            raise refuse(place, "whole numbers from 0, each within its range")
         if all_of_them and len(np.unique(value)) != end:
-            raise refuse(place, "whole numbers that leave none out")
+            raise refuse(place, "whole numbers without a gap")
 
     return check
 

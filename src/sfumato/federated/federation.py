@@ -255,7 +255,7 @@ class Federation(RemoteRecords):
     def read_by(self, reader: Reader, width: int) -> Records:
         """Return the records as each party reads its own table, or its rows, by public facts."""
         if reader.bounds != self.bounds:
-            raise FederationError("The estimator reads by other bounds than were agreed on.")
+            raise FederationError("The bounds of the estimator are not those that were agreed on.")
         return self._view(_reader=reader, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
@@ -289,7 +289,7 @@ class Federation(RemoteRecords):
                 f"{type(mechanism).__name__}. Choose settings without it."
             )
         if mechanism.sensitivity < self.sensitivity(statistic):
-            raise InvalidInputError("The mechanism is made for a smaller sensitivity.")
+            raise InvalidInputError("The noise is calibrated for a smaller sensitivity.")
         shared, run = self._shared, self._run(receipt)
         number = shared.n_sums[run]
         arrays: dict[str, NDArray[Any]] = {}
@@ -489,7 +489,7 @@ class Federation(RemoteRecords):
         except FederationError:
             raise
         except (TypeError, ValueError, AttributeError, LookupError):
-            raise FederationError("A party sent what is not a message of a secure sum.") from None
+            raise FederationError("A party sent no valid message of a secure sum.") from None
         self._note(statistic, size, included, "nothing but the total")
         return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
 

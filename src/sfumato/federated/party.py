@@ -101,11 +101,11 @@ class Terms:
             ),
             (
                 epsilon <= self.max_epsilon,
-                f"the task costs epsilon {epsilon:g}, given is at most {self.max_epsilon:g}.",
+                f"the task costs epsilon {epsilon:g}, at most {self.max_epsilon:g} is allowed.",
             ),
             (
                 delta <= self.max_delta,
-                f"the task asks for delta {delta:g}, given is at most {self.max_delta:g}.",
+                f"the task asks for delta {delta:g}, at most {self.max_delta:g} is allowed.",
             ),
             (self.unit in (None, unit), f"the unit must be '{self.unit}'."),
             (self.relation in (None, relation), f"the relation must be '{self.relation}'."),
@@ -372,7 +372,7 @@ class Party:
         listed = () if begun is None else begun.fact("events")
         paid = flatten(event_from_dict(each) for each in listed)
         if used[event] > paid.get(event, 0):  # [Y2] no more draws of an event than were paid for
-            raise FederationError(f"{self.name} was not asked to pay for sum {number}.")
+            raise FederationError(f"{self.name} was not charged for sum {number}.")
         return Receipt((event,)), {"used": [[each.to_dict(), n] for each, n in used.items()]}
 
     # Sums -----------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ class Party:
         max_rows = n_rows if relation is Relation.REPLACE_ONE else MAX_ROWS_SECRET_N
         needed = (statistic.sensitivity(relation, n) for n in (asked["max_rows"], max_rows))
         if mechanism.sensitivity < max(needed):  # [Y4]
-            raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
+            raise FederationError("The noise is calibrated for a smaller sensitivity.")
         mechanism.for_size(statistic.size)
         return max_rows
 

@@ -335,7 +335,7 @@ def _has_columns(statistic: CountTables) -> str:
 def _has_gradient(statistic: GradientSum | ResidualSum) -> str:
     """Weights must lie on the grid on which scores are exact; single rows round them themselves."""
     if np.linalg.norm(statistic.weights, axis=1).max(initial=0.0) > MAX_WEIGHTS:
-        return "its weights are longer than scores are exact for."
+        return "its weights are too long for exact scores."
     is_coarse = isinstance(statistic, GradientSum) and statistic.slope_bits < ROW_BITS
     weights = statistic.weights
     on_grid = ScoreWeights(weights).rounded if is_coarse else on_weight_grid(weights)
@@ -611,7 +611,7 @@ def read_request(request: Request, table: TableBounds | None) -> Asked:
             raise FederationError("The arrays must be given by name.")
         settings = REQUESTS[phase](request.settings, brought)  # [Y13]
         if set(brought.arrays) != brought.used:
-            raise FederationError("There are arrays that no field names.")
+            raise FederationError("It brings arrays that no field refers to.")
     except SfumatoError as error:
         raise FederationError(f"The request is refused: {error}") from None
     return Asked(request, phase, number, settings)

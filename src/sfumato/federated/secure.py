@@ -234,7 +234,7 @@ def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
     of ``2**521 - 1`` elements, a share its value at another place.
     """
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= places:
-        raise FederationError("A secret has 32 bytes, and no more shares are needed than made.")
+        raise FederationError("A secret has 32 bytes, and its threshold is at most its shares.")
     coefficients = [int.from_bytes(secret, "big")]
     coefficients += [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
     shares = []
@@ -413,7 +413,7 @@ class Member:
         agreement = self.agreement
         senders = sorted({*boxes, self.name})
         if self.name in boxes or not set(senders) <= set(agreement.parties):
-            raise self._refusal("shares of strangers were sent.")
+            raise self._refusal("shares from parties outside this sum were sent.")
         self._require_enough(senders)
         numbers = np.ascontiguousarray(cells, dtype=np.int64).ravel()
         if len(numbers) != agreement.size:
@@ -569,7 +569,7 @@ class SumCoordinator:
         for gone in sorted(set(self.boxes) - set(included)):
             secret = self._rebuild(shares, "keys", gone)
             if public_of(secret) != self.adverts[gone]["mask"]:
-                raise FederationError(f"The shares of the key of {gone} do not give it.")
+                raise FederationError(f"The shares of the key of {gone} do not rebuild it.")
             for other in set(included) & set(agreement.neighbours_of(gone)):
                 key = pair_mask_key(secret, self.adverts, transcript, gone, other)
                 add_mask(total, key, subtract=gone > other)  # what `other` did, undone

@@ -284,7 +284,7 @@ def encode_event(event: Event, note: Note | None = None) -> str:
     What cannot be read back would make the ledger unreadable forever, so it is refused here.
     """
     if not isinstance(event, Event):
-        raise InvalidInputError(f"A charge takes events. Got {type(event).__name__} instead.")
+        raise InvalidInputError(f"A charge must list events. Got {type(event).__name__} instead.")
     record = event.to_dict()
     if note is not None and note.to_dict():
         record[NOTE] = note.to_dict()

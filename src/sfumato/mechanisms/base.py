@@ -289,8 +289,8 @@ def on_tape(release: Callable[..., Any]) -> Callable[..., Any]:
             released = tape.run(self, release, value, ledger)
         if os.getpid() != process:
             raise LedgerError(
-                "The process was forked after a release was paid for and before it was made: one "
-                "payment would cover two draws. Only the parent gets it."
+                "The process was forked between a charge and its draw: one payment would cover two "
+                "draws. Only the parent process can make the release."
             )
         return released
 

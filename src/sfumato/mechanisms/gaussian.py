@@ -150,7 +150,7 @@ class GaussianMechanism(AdditiveMechanism):
         """
         stays, xp = is_foreign_array(value), namespace_of(value)
         if stays and (value.ndim != 2 or not bool(xp.all(xp.isfinite(value)))):
-            raise InvalidInputError("A symmetric release needs finite matrices, one on a device.")
+            raise InvalidInputError("On a device, a symmetric release needs one finite matrix.")
         statistic: Any = xp.astype(value, xp.float64) if stays else as_statistic(value)
         if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
             raise InvalidInputError("A symmetric release needs square matrices.")

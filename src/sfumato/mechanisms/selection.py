@@ -32,7 +32,7 @@ class RunLaw:
     @cached_property
     def _steps(self) -> list[int]:
         if self.event.max_runs is None:
-            raise InvalidInputError("The law of the number of runs must be cut: set 'max_runs'.")
+            raise InvalidInputError("The number of runs must have a largest value: set 'max_runs'.")
         return [int((1 - tail) * 2**64) for tail in run_tails(self.event, self.event.max_runs)[:-1]]
 
     @staticmethod

@@ -645,9 +645,9 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
         if is_first_alone(self.counts_, budget.noise(budget.releases[0]), cells.public_rows):
             warnings.warn(
-                "By the released counts, hardly any record has a label of the public set other "
-                "than the first. A record whose label is not in the set is not used: are the "
-                "labels of the bounds spelled and typed as in the table?",
+                "According to the released counts, hardly any record has a label of the public set "
+                "other than the first. Records whose label is not in the set are not used. Check "
+                "that the bounds spell and type the labels as the table does.",
                 stacklevel=3,
             )
         weights = self._class_weights(self.counts_)

@@ -241,7 +241,7 @@ class Budget:
         """Return what is proved about all draws together."""
         receipt = self.receipt
         if receipt is None:
-            raise InvalidInputError("A guarantee is of what was charged: charge first.")
+            raise InvalidInputError("There is no guarantee before the charge: charge first.")
         spent = epsilon_spent(receipt.events, self.delta, self.records.relation)
         # Calibration stops a hair short of the budget; the round figure is true as well.
         is_whole = self.epsilon * (1 - 1e-6) <= spent <= self.epsilon

@@ -170,8 +170,8 @@ class PrivateMeanCurve(PrivateEstimator):
         noise, shape = self.noise_std(self.points_), self.curve(self.points_)  # both released
         if n_points > 1 and np.mean(noise**2) > np.var(shape) / 9:
             warnings.warn(
-                "The noise of this mean curve is more than a third of what the curve varies, so "
-                "that its shape says little: see noise_std(). More curves or more epsilon help.",
+                "The noise of this mean curve is more than a third of the curve's own variation, "
+                "so its shape says little (see noise_std). Use more curves or a larger epsilon.",
                 stacklevel=3,
             )
         return self

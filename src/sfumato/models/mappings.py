@@ -260,7 +260,7 @@ def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
     given = sizes["first"]
     for layer in value["layers"]:
         if layer["inducing"].shape[1] != given or not len(layer["inducing"]):
-            raise refuse(f"{place}.layers", "layers that take what the one before gives")
+            raise refuse(f"{place}.layers", "layers that accept the output of the layer before")
         given = layer["onward"].shape[1]
 
 

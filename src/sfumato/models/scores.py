@@ -40,13 +40,13 @@ ADVICE = (
 )
 SEARCH = (
     "A score on private rows is a release that no guarantee covers, and so is a choice made by "
-    "such scores; each fit of a search is one of its own. On public rows they cost nothing. To "
-    "choose settings at one price, use sfumato.PrivateSearchCV."
+    "such scores; each fit of a search is a release of its own. On public rows they cost nothing. "
+    "To choose settings for one charge, use sfumato.PrivateSearchCV."
 )
 ENSEMBLE = (
-    "Estimators of scikit-learn around a private one may learn from the rows themselves, or give "
-    "it one record several times. No guarantee covers what they make of private rows; on public or "
-    "fabricated rows they cost nothing."
+    "A scikit-learn estimator around a private one may learn from the rows itself, or pass on one "
+    "record several times. No guarantee covers what it computes from private rows; public or "
+    "fabricated rows are safe."
 )
 CALLERS = {  # modules of scikit-learn, and what is said of them
     "sklearn.model_selection": ("search", SEARCH),

@@ -388,7 +388,7 @@ def _begin(
     if not isinstance(known, TableBounds):
         raise MissingBoundsError(
             "A statistic needs the public bounds of its table: bounds=TableBounds.from_dict(...), "
-            "or what that takes."
+            "or the mapping that it takes."
         )
     by = [by] if isinstance(by, str) else list(by)
     asked = [replace(_column(known, name), fill=None, log=False) for name in by]

@@ -272,7 +272,7 @@ class PrivateTransferClassifier(PrivateClassifier):
             source = load(source)
         if isinstance(source, BaseEstimator):
             if not isinstance(source, PrivateTransferClassifier) or not hasattr(source, "source_"):
-                raise InvalidInputError("The source is no fitted PrivateTransferClassifier.")
+                raise InvalidInputError("'source' must be a fitted PrivateTransferClassifier.")
             known = {name: getattr(source, name) for name in OF_A_SOURCE}
             known["guarantee_"] = known["source_guarantee_"]
             known["n_features_in_"] = known["n_source_features_"]
@@ -418,7 +418,7 @@ class PrivateTransferClassifier(PrivateClassifier):
             needed += ["adapted_", "start_"] if self.use_source else []
         for name in needed:
             if getattr(self, name, None) is None:
-                raise refuse(name, "there, for this target")
+                raise refuse(name, "present for this target")
         if sizes["d"] != sizes["e"]:
             raise refuse("n_source_features_", "the number of features")
         if hasattr(self, "adapted_"):

@@ -126,6 +126,11 @@ def percent(share: float) -> str:
     return f"{math.ceil(100 * share / digit * (1 - 2e-11)) * digit:.3g} %"
 
 
+def in_thousand(share: float) -> str:
+    """Write a share as a whole number in 1,000, rounded up."""
+    return f"{math.ceil(1000 * share * (1 - 2e-11))} in 1,000"
+
+
 def _of_events(
     counts: Mapping[Event, int], epsilon: float, false_alarms: float
 ) -> tuple[float, float, float | None]:

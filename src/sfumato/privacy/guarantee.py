@@ -231,7 +231,7 @@ class Guarantee:
         return f"<p>{escape(str(self))}</p><table>{cells}</table>"
 
     def _attack(self) -> str:
-        from sfumato.privacy.attacker import percent
+        from sfumato.privacy.attacker import in_thousand, percent
 
         figures = self.attacker
         question = f"whether a given {self.unit} is in the data"
@@ -239,14 +239,11 @@ class Guarantee:
         if self.unit is Unit.ENTRY:
             question = "which of two such values it has"
             outside, inside = "unchanged numbers", "changed ones"
-        wrong, right = (
-            math.ceil(1000 * share * (1 - 2e-11)) for share in (figures.false_alarms, figures.finds)
-        )
         return (
             "From even odds, an attacker who knows everything else guesses correctly "
             f"{question} at most {percent(figures.guesses_right)} of the time; a coin is right "
-            f"50 %. If {wrong} in 1,000 {outside} may be accused wrongly, at most {right} in 1,000 "
-            f"{inside} are accused correctly."
+            f"50 %. If {in_thousand(figures.false_alarms)} {outside} may be accused wrongly, at "
+            f"most {in_thousand(figures.finds)} {inside} are accused correctly."
         )
 
     def _change(self) -> str:
@@ -366,7 +363,7 @@ class Guarantee:
             return cls(**values)
         except (AttributeError, LookupError, TypeError) as error:  # of what was changed by hand
             raise InvalidInputError(
-                f"This is no record of a guarantee: {type(error).__name__} in reading it."
+                f"This is not the record of a guarantee: reading it raised {type(error).__name__}."
             ) from None
 
 

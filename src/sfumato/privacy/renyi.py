@@ -312,5 +312,5 @@ def _gamma(shape: float, mean: float) -> float:
 
 def _solved(gap: Callable[[float], float], low: float, high: float, mean: float) -> float:
     if not gap(low) * gap(high) < 0:
-        raise InvalidInputError(f"No law of this kind is offered with 'mean_runs' {mean!r}.")
+        raise InvalidInputError(f"No law of this kind has 'mean_runs' {mean!r}. Choose another.")
     return float(brentq(gap, low, high, xtol=1e-15))

@@ -11,7 +11,7 @@ from typing import Any
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.privacy.attacker import FALSE_ALARMS, percent
+from sfumato.privacy.attacker import FALSE_ALARMS, in_thousand, percent
 from sfumato.report import words
 
 
@@ -34,6 +34,7 @@ def _templates() -> Any:
         lstrip_blocks=True,
     )
     made.filters |= {"number": words.number, "percent": percent, "unbroken": unbroken}
+    made.filters["in_thousand"] = in_thousand
     made.globals |= {"words": words, "FALSE_ALARMS": FALSE_ALARMS}
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sfumato.privacy.attacker import percent
+from sfumato.privacy.attacker import in_thousand, percent
 from sfumato.privacy.events import flatten
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit, rounded_up
 
@@ -76,8 +76,9 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
         best = guarantee.attacker
         right = f"right at most {percent(best.guesses_right)} of the time; a coin is right 50 %"
         found.append(("Best attacker, from even odds", right))
-        outside = f"If {percent(best.false_alarms)} outside the data may be accused wrongly"
-        found.append((outside, f"at most {percent(best.finds)} inside it are accused correctly"))
+        outside = f"If {in_thousand(best.false_alarms)} outside the data may be accused wrongly"
+        inside = f"at most {in_thousand(best.finds)} inside it are accused correctly"
+        found.append((outside, inside))
         found += loss_facts(guarantee)
     return [*found, ("Status", standing(guarantee))]
 

@@ -100,7 +100,7 @@ class Config(_Table):
         for name, one in self.datasets.items():
             for person in one.quotas:
                 if person not in self.people or self.people[person].role == "auditor":
-                    raise ValueError(f"datasets.{name}.quotas: {person!r} is no analyst")
+                    raise ValueError(f"datasets.{name}.quotas: {person!r} is not an analyst")
             if one.budget is not None and one.budget not in self.datasets:
                 raise ValueError(f"datasets.{name}.budget: there is no data set {one.budget!r}")
         if self.service.sign_in_header and not self.service.behind_proxy:
@@ -158,9 +158,9 @@ class Settings:
             place = ".".join(str(part) for part in first["loc"])
             raise InvalidInputError(f"'{self.file}': {place}: {first['msg']}.") from None
         except ValueError as error:
-            raise InvalidInputError(f"'{self.file}' is no TOML: {error}.") from None
+            raise InvalidInputError(f"'{self.file}' is not valid TOML: {error}.") from None
         if any(one.role == "owner" for one in config.people.values()):
-            raise InvalidInputError(f"'{self.file}': the role 'owner' is that of a studio.")
+            raise InvalidInputError(f"'{self.file}': the role 'owner' exists in a studio only.")
         self._stamp = (found.st_mtime_ns, found.st_ino)
         return config
 

@@ -86,7 +86,7 @@ def check_task(task: Mapping[str, Any]) -> None:
     takes = {"density": {"columns"}, "statistic": {"columns", "by"}, "fabricate": {"rows"}}
     for name in {"columns", "by", "rows"} - takes.get(kind, set()):
         if task[name]:
-            raise InvalidInputError(f"A {kind} has no {name!r}.")
+            raise InvalidInputError(f"A {kind} takes no {name!r}.")
 
 
 def settings_of(estimator: str) -> set[str]:
@@ -110,7 +110,7 @@ def _check_value(name: str, value: Any, depth: int) -> None:
     is_number = isinstance(value, float) and math.isfinite(value) and abs(value) <= 1e12
     if not (value is None or is_text or is_count or is_number):
         raise InvalidInputError(
-            f"The value of {name!r} is too large, too deep or of no known kind: whole numbers go "
+            f"The value of {name!r} is too large, too deep or of an unknown type: whole numbers go "
             f"up to {MAX_COUNT}, texts to {MAX_TEXT_LENGTH} characters."
         )
 
@@ -262,7 +262,7 @@ def _fit_density(
     known = {column.name: column for column in bounds.used}
     for name in names:
         if name not in known:
-            raise InvalidInputError(f"The bounds have no column {name!r}, or leave it out.")
+            raise InvalidInputError(f"The bounds do not list the column {name!r}, or leave it out.")
     used = [known[name] for name in names or known]
     for column in used:
         if column.categories is not None or column.parts:

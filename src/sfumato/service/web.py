@@ -181,7 +181,7 @@ async def _check(request: Request) -> None:
     try:
         await asyncio.wait_for(request.body(), BODY_SECONDS)
     except TimeoutError:
-        raise HTTPException(408, "The body did not come.") from None
+        raise HTTPException(408, "The body of the request did not arrive in time.") from None
     if not request.headers.get("authorization", "").lower().startswith("bearer "):
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin", "").split("://")[-1]
@@ -202,7 +202,7 @@ async def refused(request: Request, error: Exception) -> Response:
         log.error("the store does not answer: %s", error)
     elif word == "fault":
         log.error("fault at %s", request.scope.get("path"), exc_info=error)
-        message = "A fault of the service. The log of the server has it under this request."
+        message = "The service failed. The log on the server says why."
     wants_json = "application/json" in request.headers.get("accept", "")
     if request.url.path.startswith("/api/") or wants_json:
         return JSONResponse({"error": word, "message": message}, status, HEADERS)

@@ -53,8 +53,8 @@ CHORES_AT_ONCE = 2  # beside the jobs, so that a preview does not wait for one
 REHEARSAL_SECONDS, PLAN_SECONDS, SEARCH_SECONDS = 30, 20, 10.0  # the first two of a processor
 ENDED_EARLY = "The job ended before its charge. Nothing was charged."
 TOO_SLOW = (
-    f"On {tasks.REHEARSED_ROWS} dummy rows these settings took more than the seconds or the memory "
-    "that a rehearsal has. Ask for less. Nothing was charged."
+    f"On {tasks.REHEARSED_ROWS} dummy rows these settings exceeded the time or memory of a "
+    "rehearsal. Choose smaller settings. Nothing was charged."
 )
 CHARGED_AND_LOST = (
     "The job was charged and ended before its result was stored. Nothing was shown; the charge "

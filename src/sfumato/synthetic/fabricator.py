@@ -188,7 +188,7 @@ class Fabricator(PrivateEstimator):
         if self.reads_cells:
             if not (is_table(X) or is_out_of_core(X)):
                 raise UnsupportedModeError(
-                    "Rows with bounds=TableBounds(...) are a table; arrays have Bounds(...)."
+                    "bounds=TableBounds(...) needs a table; for an array give Bounds(...)."
                 )
             if y is not None and self._has_numeric_target:
                 raise InvalidInputError(
@@ -262,7 +262,7 @@ class Fabricator(PrivateEstimator):
         """
         check_is_fitted(self)
         if not self.reads_cells:
-            raise UnsupportedModeError("Only rows of a table with a TableBounds have such a law.")
+            raise UnsupportedModeError("Only a fabricator with a TableBounds has such a law.")
         source, law = _LAWS.get(self, (None, None))
         if law is None or source is not self.released_:
             about = self._table, public_columns(self._table), self._n_classes, self.released_

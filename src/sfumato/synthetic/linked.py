@@ -92,7 +92,7 @@ class LinkedTables:
                 )
             if feature.source == self.key:
                 raise InvalidInputError(
-                    f"The key {self.key!r} is made new: leave it out of the bounds."
+                    f"The key {self.key!r} is generated: leave it out of the bounds."
                 )
         if self.order is not None:
             found = {f.source: f.is_number for f in self.events.features}
@@ -116,7 +116,7 @@ class LinkedTables:
         n_columns = len(self.people.used) + 1 + len(starts) * len(self.events.used)
         if len(known) != n_columns or self.key in known:
             raise InvalidInputError(
-                f"A column of people, or the key, is called {COUNT!r} or as one of events."
+                f"{COUNT!r} or a column of events is also the key or a column of people: rename it."
             )
         about = {"person": self.key, "person_rows": 1, "per_person": "average"}
         usual = {k: v for k, v in record.items() if k not in (*about, "one_row_per_person")}

@@ -182,7 +182,7 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
     def cells_of(rows: Any, bounds: TableBounds = bounds) -> NDArray[np.intp]:
         places = CellPlaces(law.cells.columns)(bounds.cells(rows))
         if not len(places):
-            raise InvalidInputError("A table without rows has no quality to measure.")
+            raise InvalidInputError("The table has no rows whose quality could be measured.")
         target, codes = bounds.target_of(rows), np.zeros(len(places), dtype=np.intp)
         if hasattr(model, "classes_") and target is not None:
             codes = np.maximum(label_places(model.classes_, target), 0)

@@ -217,8 +217,8 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
     given, library, found = column_names(table), library_of(table), {}
     for name in names:
         if given.count(name) != 1:
-            what = "lacks" if name not in given else "has more than one of"
-            raise InvalidInputError(f"The table {what} the column {name!r}, which is needed once.")
+            what = "is missing" if name not in given else "appears more than once"
+            raise InvalidInputError(f"The column {name!r} {what} in the table.")
         place = given.index(name)
         if library == "pandas":
             found[name] = table.iloc[:, place]
@@ -243,8 +243,8 @@ def checked_rows(
         if n_features is None and (is_list or isinstance(X, list | tuple)):
             if reset:  # in a fit no record, nor most of them, may tell it
                 raise InvalidInputError(
-                    "The number of features is public, and a list of rows does not tell it: give "
-                    "an array or a table, or bounds with a range per feature."
+                    "A list of rows does not fix the number of features, which is public: give an "
+                    "array or a table, or bounds with a range per feature."
                 )
             n_features = getattr(estimator, "n_features_in_", None)
         rows = as_rows(X, n_features)

@@ -85,7 +85,7 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
     """Return the place of each cell among public values of one kind; -1 where it is none."""
     column, kinds = as_column(column), {type_of_value(value) for value in values}
     if len(kinds) != 1:
-        raise InvalidInputError("Categories and labels are all text, all numbers or all truths.")
+        raise InvalidInputError("Categories and labels must be all text, all numbers or all bool.")
     (declared,) = kinds
     # Whole numbers too as doubles, for many a library stores them so if one is missing.
     listed = [float(value) if declared == "double" else value for value in values]
@@ -115,7 +115,7 @@ def type_of_value(value: Any) -> str:
         return "string"
     if isinstance(value, int | float | np.number) and math.isfinite(as_number(value)):
         return "double"
-    raise InvalidInputError("A category or label must be a text, a finite number or a truth value.")
+    raise InvalidInputError("A category or label must be a text, a finite number or a bool.")
 
 
 def as_column(column: Any) -> Any:

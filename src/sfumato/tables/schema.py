@@ -151,7 +151,7 @@ class Column:
         kind = kind if self.categories is None else "categories"
         for key in MEANINGLESS[kind]:
             if getattr(self, key) not in (None, False, (), ""):
-                raise InvalidInputError(f"{place}: '{key}' means nothing for this column.")
+                raise InvalidInputError(f"{place}: '{key}' does not apply to this column.")
         if self.fill is not None and self.missing:
             raise InvalidInputError(f"{place} has 'fill' and 'missing'; choose one of them.")
         if kind == "categories":
@@ -408,7 +408,7 @@ class TableBounds:
         found: dict[str, Any] = {"version": LAYOUT, "confirmed": True, "columns": records}
         if target is not None:
             if target not in records:
-                raise InvalidInputError(f"'columns' must say what the target {target!r} can be.")
+                raise InvalidInputError(f"'columns' must declare the target {target!r}.")
             found["target"] = {"column": target, **records.pop(target)}
             if "categories" in found["target"]:
                 found["target"]["labels"] = found["target"].pop("categories")

@@ -167,14 +167,14 @@ def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any])
         second, replay, result_then = seen(other, tape)
         require(
             first.said() == second.said(),
-            f"Table {number} is told by words: {first.said()} and {second.said()}.",
+            f"Messages tell table {number} apart: {first.said()} and {second.said()}.",
         )
         require(
             len(tape.releases) == len(replay.releases),
             f"Table {number} changes the number of releases.",
         )
         found = first_difference(result, result_then)
-        require(found is None, f"Table {number} is told by {found}.")
+        require(found is None, f"Table {number} can be told apart by {found}.")
 
 
 # All that one fit shows to the outside, besides the model ---------------------------------------

@@ -149,7 +149,7 @@ def predict_table(
     check_is_fitted(model)
     if not hasattr(model, "predict") or (probabilities and not hasattr(model, "predict_proba")):
         wanted = "probabilities" if hasattr(model, "predict") else "predictions"
-        raise InvalidInputError(f"A {type(model).__name__} gives no {wanted}.")
+        raise InvalidInputError(f"A {type(model).__name__} makes no {wanted}.")
     bounds = bounds_of(model)
     columns = [column.name for column in bounds.used]
     listed = [column for column in bounds.used if column.categories is not None]

@@ -37,7 +37,7 @@ def printed_multiplier(epsilon: float, delta: float) -> float:
     """Return ``c(delta) / epsilon`` with ``c = sqrt(2 ln(2 / delta))``, for epsilon at most 1."""
     if not 0 < epsilon <= 1:
         raise InvalidInputError(
-            f"The printed noise is proved for 'epsilon' at most 1 only. Got {epsilon:g} instead; "
+            f"The printed noise is proved only for 'epsilon' up to 1. Got {epsilon:g} instead; "
             "the estimators of `sfumato` are valid for any epsilon and add less noise."
         )
     if not 0 < delta < 1:
