@@ -246,7 +246,7 @@ def test_no_record_of_a_list_tells_the_width_of_the_others(case: Any) -> None:
     X, y = case.X[:12].tolist(), None if case.y is None else case.y[:12]
     ragged = [[0.1], *X[1:6], *([0.1] for _ in range(6))]
     for rows in (X, ragged, [None, *X[1:]], tuple(X), as_objects([[row] for row in X])[:, 0]):
-        with taped() as tape, pytest.raises(InvalidInputError, match="does not tell it"):
+        with taped() as tape, pytest.raises(InvalidInputError, match="does not fix the number"):
             fit(clone(case.estimator), rows, y)
         assert not tape.releases
 

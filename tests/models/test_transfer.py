@@ -197,7 +197,7 @@ def test_source_and_target_at_different_places(digits: Digits, tmp_path: Path) -
     once_more = together.fit(together, None, T, known)
     np.testing.assert_array_equal(once_more.predict(T), apart.predict(T))
     sfumato.save(model(), tmp_path / "unfitted.sfumato")
-    with pytest.raises(InvalidInputError, match="no fitted"):
+    with pytest.raises(InvalidInputError, match="must be a fitted"):
         model().fit(tmp_path / "unfitted.sfumato", None, T, known)
 
 

@@ -260,11 +260,11 @@ def test_the_web_process_cannot_open_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[people", "no TOML"),
+        ("[people", "not valid TOML"),
         ("[people.eve]\nrole = 'king'", "people.eve.role"),
         ("[people.eve]\nrole = 'owner'", "studio"),
         ("[people.eve]\nrole = 'officer'\npassword = 'x'", "password"),
-        ("[datasets.a]\npath = 'a.csv'\nquotas = {eve = 1}", "no analyst"),
+        ("[datasets.a]\npath = 'a.csv'\nquotas = {eve = 1}", "not an analyst"),
         ("[datasets.a]\npath = 'a.csv'\nbudget = 'b'", "no data set 'b'"),
         ("[datasets.a]\npath = 'a.csv'\nepsilon = -1", "datasets.a.epsilon"),
     ],
@@ -280,7 +280,7 @@ def test_a_file_that_becomes_wrong_is_logged_and_not_in_force(
 ) -> None:
     fresh.file.write_text("[people")
     fresh.call("ada", "GET", "/me")
-    assert "no TOML" in caplog.text
+    assert "not valid TOML" in caplog.text
     fresh.declare()
     fresh.call("ada", "GET", "/me")
 

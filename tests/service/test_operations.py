@@ -52,7 +52,7 @@ def test_a_start_that_cannot_be_says_why(tmp_path: Path) -> None:
     house.file.write_text("[service")
     told = start(house)
     assert (told.returncode, "Traceback" in told.stderr) == (2, False)
-    assert "no TOML" in told.stderr
+    assert "not valid TOML" in told.stderr
 
 
 def test_the_command_makes_lists_and_revokes_tokens(fresh: House) -> None:

@@ -645,7 +645,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
         if is_first_alone(self.counts_, budget.noise(budget.releases[0]), cells.public_rows):
             warnings.warn(
-                "According to the released counts, hardly any record has a label of the public set "
+                "By the released counts, hardly any record has a label of the public set "
                 "other than the first. Records whose label is not in the set are not used. Check "
                 "that the bounds spell and type the labels as the table does.",
                 stacklevel=3,
