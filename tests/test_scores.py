@@ -33,8 +33,9 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import taped
 from sfumato.models.additive import is_first_alone
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.scores import ROWS_ALONE, measure, unproved_of
+from sfumato.models.scores import ROWS_ALONE, are_right, measure, unproved_of
 from sfumato.models.search import row_scores
+from sfumato.tables.bounds import label_places
 from tests.test_common import INSTANCES
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -80,6 +81,11 @@ def test_a_score_is_charged_before_it_is_drawn(tmp_path) -> None:
 def test_one_odd_label_makes_no_other_wrong() -> None:
     """NumPy writes all labels as texts beside a text, and as doubles beside a missing one."""
     X, _ = rows(40)
+    names = LogisticRegression().fit(X, ["007", "7"] * 20)
+    for predicted in (["007"] * 3, ["007", "007", "7"]):  # nor does an odd prediction
+        assert are_right(names.classes_, np.array(predicted), np.array(["7"] * 3))[:2].sum() == 0
+        for each in ([7, 7], [7, "odd"]):  # whatever type the others have
+            assert label_places(names.classes_, np.array(each))[0] == 1
     model = LogisticRegression().fit(X, [0, 1] * 20)
     truth = model.predict(X).tolist()
     for odd in ("odd", None, np.nan, 1j):

@@ -124,28 +124,30 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("n_hashes", [1, 3, 2**40])
-def test_which_rows_are_kept(n_hashes: int) -> None:
-    """The first of each person by hash and then by place, however many hashes are equal."""
+def test_each_row_is_as_likely_to_be_kept(n_hashes: int) -> None:
+    """However many of a person's rows are equal, and however many persons have the same rows."""
     generator = np.random.default_rng(5)
-    unit = PersonUnit(3)
-    for _ in range(20):
-        owners = generator.integers(-1, 12, 90)
-        hashes = generator.integers(0, n_hashes, 90, dtype=np.uint64) * np.uint64(2**23 + 1)
-        found = choose(owners, hashes.__getitem__, unit)
-        for person in range(12):
-            mine = np.flatnonzero(owners == person)
-            first = sorted(mine, key=lambda row: (hashes[row], row))[:3]
-            assert set(np.flatnonzero(found.sizes[mine])) == set(
-                np.flatnonzero(np.isin(mine, first))
-            )
-            assert all(found.sizes[row] == len(first) for row in first)
-        assert not found.sizes[owners < 0].any()
-        assert found.n_persons == len(np.unique(owners[owners >= 0]))
+    n, unit = 3000, PersonUnit(3)
+    hashes = np.tile(np.arange(10, dtype=np.uint64) % np.uint64(n_hashes), n)
+    owners, places = np.repeat(np.arange(n), 10), generator.permutation(10 * n)
+    words = generator.integers(0, 2**63, n, dtype=np.uint64)
+    owners = owners[places]
+    found = choose(owners, hashes[places].__getitem__, lambda first: words[owners[first]], unit)
+    kept = found.sizes > 0
+    assert (np.bincount(owners[kept]) == 3).all()
+    assert (found.sizes[kept] == 3).all()
+    assert found.n_persons == n
+    shares = np.bincount(hashes[places][kept].astype(int), minlength=2) / (3 * n)
+    expected = np.bincount(hashes[:10].astype(int), minlength=2) / 10
+    assert shares == pytest.approx(expected, abs=0.025)  # 5 deviations
+    alone = owners < 7  # who else is there decides nothing
+    few, mine = hashes[places][alone], owners[alone]
+    again = choose(mine, few.__getitem__, lambda first: words[mine[first]], unit)
+    assert np.array_equal(again.sizes, found.sizes[alone])
     for most in (255, 256):  # on both sides of what a byte holds
+        rows = np.arange(300, dtype=np.uint64)
         found = choose(
-            np.zeros(300, dtype=np.intp),
-            np.arange(300, dtype=np.uint64).__getitem__,
-            PersonUnit(most),
+            np.zeros(300, np.intp), rows.__getitem__, words.__getitem__, PersonUnit(most)
         )
         assert np.count_nonzero(found.sizes) == found.sizes.max() == most
 

@@ -144,7 +144,7 @@ def measure(model: Any, X: Any, truth: ArrayLike) -> dict[str, float]:
         return {"r2": r2, "mae": float(np.abs(left).mean())}
     labels = np.asarray(model.classes_)
     known = (places := label_places(labels, truth)) >= 0
-    found = {"accuracy": float(are_right(predicted[known], truth[known]).mean())}
+    found = {"accuracy": float(are_right(labels, predicted[known], truth[known]).mean())}
     if len(labels) == 2 and hasattr(model, "predict_proba") and len(np.unique(places[known])) == 2:
         chances = np.asarray(model.predict_proba(X))[known, 1]
         found["auc"] = float(roc_auc_score(places[known] == 1, chances))
@@ -227,11 +227,12 @@ def release_score(
         raise InvalidInputError("'y' must be given: the labels or targets of the rows.")
     offered = METRICS[is_regressor(model)]
     metric = metric or offered[0]
-    has_auc = metric != "auc" or (len(model.classes_) == 2 and hasattr(model, "predict_proba"))
-    if metric not in offered or not has_auc:
+    labels = np.asarray(getattr(model, "classes_", ()))
+    has_auc = metric != "auc" or (len(labels) == 2 and hasattr(model, "predict_proba"))
+    if metric not in offered or not has_auc or not (is_regressor(model) or len(labels)):
         raise InvalidInputError(
-            f"'metric' must be {' or '.join(offered)} here; 'auc' is of probabilities of two "
-            f"labels. Got {metric!r}."
+            f"'metric' must be {' or '.join(offered)} here, of a model with 'classes_'; 'auc' is "
+            f"of probabilities of two labels. Got {metric!r}."
         )
     person = _person_unit(unit, bounds, ledger)
     if person is not None and groups is None and of_table and bounds.person and is_table(X):
@@ -245,7 +246,6 @@ def release_score(
     expected, is_own = getattr(model, "n_features_in_", None), isinstance(model, PrivateEstimator)
     if isinstance(X, np.ndarray) and expected not in (None, shape[-1]):
         raise InvalidInputError(f"X has {shape[-1]} features, the model expects {expected}.")
-    labels = np.asarray(getattr(model, "classes_", ()))
     if metric in METRICS[True]:
         low, high = range_of_target(target_bounds or getattr(model, "target_bounds", None), bounds)
         width = (high - low) / 2
@@ -255,9 +255,11 @@ def release_score(
         predicted, codes = np.asarray(model.predict(X)), np.zeros(len(truth), dtype=np.intp)
         if predicted.shape != truth.shape:
             raise InvalidInputError("The model must predict one number or label for each row.")
-        codes = label_places(labels, truth) if len(labels) else codes  # -1 adds nothing
+        if metric in METRICS[False]:
+            codes = label_places(labels, truth)  # -1 adds nothing
         if metric == "accuracy":
-            return are_right(predicted, truth)[:, None].astype(np.float64), np.minimum(codes, 0)
+            right = are_right(labels, predicted, truth)[:, None]
+            return right.astype(np.float64), np.minimum(codes, 0)
         if metric == "auc":
             return np.asarray(model.predict_proba(X), dtype=np.float64)[:, 1:], codes
         pair = np.column_stack([as_numbers(truth), as_numbers(predicted)]) - (low + high) / 2
@@ -379,9 +381,7 @@ def range_of_target(given: Any, bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which predictions equal their labels, compared as by a fit; none raises."""
-    if not len(predicted):
-        return np.zeros(0, dtype=bool)
-    labels, places = np.unique(predicted, return_inverse=True)
-    return np.asarray(label_places(labels, truth) == places)
+def are_right(labels: Any, predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which predictions equal their labels, by the set of a model, each pair alone."""
+    places = label_places(np.asarray(labels), truth)
+    return np.asarray((places >= 0) & (places == label_places(np.asarray(labels), predicted)))

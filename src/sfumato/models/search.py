@@ -93,7 +93,7 @@ class ScoreSum(Statistic):
 def row_scores(model: Any, X: Any, y: Any) -> Array:
     """Return a column of scores: 1 for a right label, or ``1 - (error / range)²``."""
     if is_classifier(model):  # what cannot be compared is wrong
-        found = are_right(np.asarray(model.predict(X)), as_cells(y))
+        found = are_right(model.classes_, np.asarray(model.predict(X)), as_cells(y))
     else:
         low, high = target_range(private_step(model)[1])
         truth = np.nan_to_num(as_numbers(as_cells(y)), nan=low, posinf=low, neginf=low)

@@ -1,8 +1,8 @@
 """Persons: the rows of one ID together, up to a public number of them, as one term of a sum.
 
 A person's term is the sum of the terms of their rows, or the average. Which rows are kept where a
-person has more than the public number depends on that person's rows alone: those with the smallest
-keyed hash of their content. So rows may lie anywhere, in any order, and the sum keeps its bits.
+person has more than the public number depends on that person's ID and rows alone: those with the
+smallest keyed hash, as if at random. So rows may lie anywhere, and the sum keeps its bits.
 Read `PersonUnit`, `PersonSum`, `select_person_rows`, then how persons and rows are told apart.
 """
 
@@ -260,14 +260,15 @@ def select_person_rows(
     rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit, *, group: bool
 ) -> KeptPersons:
     """Choose the rows of persons that are kept; `group` those of each, equally many together."""
-    owners = person_codes(groups)
+    cells = id_cells(groups)
+    owners = person_codes(cells)
     if len(owners) != len(rows):
         raise InvalidInputError("X and groups have inconsistent numbers of samples.")
 
     def hashes(places: NDArray[np.intp]) -> Hashes:
         return row_hashes(rows.take(places, axis=0), codes.take(places))
 
-    found = choose(owners, hashes, unit)
+    found = choose(owners, hashes, lambda places: _id_words(cells[places]), unit)
     if not group:
         return found
     places = np.flatnonzero(found.sizes)
@@ -279,9 +280,12 @@ def select_person_rows(
 
 
 def choose(
-    codes: Codes, hashes: Callable[[NDArray[np.intp]], Hashes], unit: PersonUnit
+    codes: Codes,
+    hashes: Callable[[NDArray[np.intp]], Hashes],
+    words: Callable[[NDArray[np.intp]], Hashes],
+    unit: PersonUnit,
 ) -> KeptPersons:
-    """Choose the rows of each person that are kept."""
+    """Choose the rows of each person that are kept, by hashes of rows and words for IDs."""
     some_missing = len(codes) > 0 and int(codes.min()) < 0
     owners = codes + 1 if some_missing else codes
     counts = np.bincount(owners, minlength=1)
@@ -290,17 +294,28 @@ def choose(
     small = np.min_scalar_type(unit.rows + 1)  # it is read anywhere
     sizes = np.minimum(counts, unit.rows + 1).astype(small).take(owners, mode="clip")
     crowded = np.flatnonzero(sizes > unit.rows)
-    if len(crowded):  # [T5] by their own rows alone
+    if len(crowded):  # [T5] by their own ID and rows alone
         parts = [crowded[i : i + HASHED_ROWS] for i in range(0, len(crowded), HASHED_ROWS)]
         found = np.concatenate([hashes(each) for each in parts])
         mine, rows = owners[crowded], unit.rows
+        persons, first = np.flatnonzero(counts > rows), np.zeros(len(counts), dtype=np.intp)
+        first[mine] = crowded
+        salts = np.zeros(len(counts), dtype=np.uint64)
+        salts[persons] = words(first[persons])
+        found = _mixed(found ^ salts[mine])  # persons with equal rows keep different ones
         bits = max(int(mine.max()).bit_length(), 1)
         keys = (mine.astype(np.uint64) << np.uint64(64 - bits)) | (found >> np.uint64(bits))
-        persons = np.flatnonzero(counts > rows)
         starts = np.cumsum(counts[persons]) - counts[persons]
         in_order = np.sort(keys)  # one quick sort tells the last row that is kept of each ...
-        if np.any(in_order[starts + rows - 1] == in_order[starts + rows]):
-            order = np.lexsort((found, mine))  # ... unless it looks like the first dropped one
+        if np.any(in_order[1:] == in_order[:-1]):
+            order = np.lexsort((found, mine))  # ... unless some are equal, which get other hashes
+            is_new = (np.diff(mine[order]) != 0) | (np.diff(found[order]) != 0)
+            runs = np.flatnonzero(np.append(True, is_new))
+            turns = np.arange(len(order)) - np.repeat(runs, np.diff(runs, append=len(order)))
+            found[order] = np.where(
+                turns, _mixed(found[order] + turns.astype(np.uint64)), found[order]
+            )
+            order = np.lexsort((found, mine))
             ranks = np.arange(len(order)) - np.repeat(starts, counts[persons])
             is_kept = ranks[np.argsort(order)] < rows
         else:
@@ -383,9 +398,12 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
     There all rows of a person are together, and the sums of partitions are merged. Two workers
     must never both add up a person: a row that is moved twice would give them two votes.
     """
+    return np.asarray(_id_words(groups) % np.uint64(n_partitions), dtype=np.intp)
+
+
+def _id_words(groups: Any) -> Hashes:
     words = np.ascontiguousarray(person_digests(groups)).view(np.uint64).reshape(-1, 2)
-    spread = _mixed(words[:, 0] ^ _mixed(words[:, 1]))
-    return np.asarray(spread % np.uint64(n_partitions), dtype=np.intp)
+    return _mixed(words[:, 0] ^ _mixed(words[:, 1]))
 
 
 def id_cells(groups: Any) -> NDArray[Any]:

@@ -294,7 +294,7 @@ def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
         try:
             if isinstance(label, bytes) and label not in known:
                 label = label.decode()
-            found = known.get(label) if isinstance(label, str | bytes) else None
+            found = known.get(label if isinstance(label, str | bytes) else str(label))
             codes.append(known.get(as_number(label), -1) if found is None else found)
         except Exception:  # not hashable, not comparable, not decodable: no label
             codes.append(-1)
