@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow.csv import write_csv
-from typer.testing import CliRunner
 
 from sfumato import PrivateGaussianClassifier, TableBounds, save
-from sfumato.cli.main import app
+from tests.cli.running import run
 
 Files = dict[str, Path]
 
@@ -37,14 +35,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return {path.name: path for path in folder.iterdir()}
 
 
-def run(*words: Any) -> Any:
-    return CliRunner().invoke(app, ["audit", *map(str, words)])
-
-
 def test_a_model_and_two_tables(files: Files, tmp_path: Path) -> None:
     page = tmp_path / "audit.html"
     words = ["--members", files["a.csv"], "--non-members", files["b.csv"]]
-    result = run(files["model.sfumato"], *words, "--runs", 30, "-o", page)
+    result = run("audit", files["model.sfumato"], *words, "--runs", 30, "-o", page)
     assert result.exit_code == 0, result.output
     assert "Nothing contradicts the guarantee" in result.stdout
     assert "AUC of the threshold attack" in result.stdout
@@ -53,4 +47,4 @@ def test_a_model_and_two_tables(files: Files, tmp_path: Path) -> None:
 
 def test_a_refuted_promise_ends_with_3(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.audit.report.AuditReport.consistent", False)
-    assert run(files["model.sfumato"], "--runs", 4).exit_code == 3
+    assert run("audit", files["model.sfumato"], "--runs", 4).exit_code == 3

@@ -35,7 +35,8 @@ def test_yes_to_all_confirms_what_was_proposed(folder: Path) -> None:
     assert after.text == before.text
     assert "by A. Meier" in Path("bounds.toml").read_text()
     assert "already" in refused("confirm", "bounds.toml")
-    done("fit", "patients.csv", "--epsilon", "1", "--bounds", "bounds.toml", "-o", "m.sfumato")
+    told = run("fit", "patients.csv", "--epsilon", "1", "-b", "bounds.toml", "-o", "m.sfumato")
+    assert "With only 400 records (their number is public here)" in " ".join(told.stderr.split())
 
 
 def test_what_is_known_replaces_what_was_proposed(folder: Path) -> None:

@@ -39,7 +39,7 @@ def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
     assert Path("report.html").read_text().count("counts.csv") >= 1
     done("certificate", "counts.csv", "--key", "k.pem", "--new-key", "-o", "c.json", *given[-2:])
     assert "holds" in done("verify", "c.json", "--of", "counts.csv", "--key", "k.pem.pub")
-    for wrong in (("mean", "--by", "ward"), ("sum", "--column", "age", "--bins", "3")):
+    for wrong in (("mean", "--by", "ward"), ("sum", "--column", "age", "--at", "0.5")):
         assert "takes" in refused("release", wrong[0], *given, *wrong[1:])
 
 

@@ -44,7 +44,7 @@ def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "docs/reproductions/large-margin.md" in refused("reproduce", "large-margin")
     assert "named by eps, n. Got 'm'" in refused(*CELL, "m=1", "-o", tmp_path)
     assert "There are: eps=1,n=20;" in refused(*CELL, "eps=1,n=7", "-o", tmp_path)
-    assert "'--cell' needs name=value" in refused("reproduce", "kahm", "--cell", "eps")
+    assert "'--cell' must have the form" in refused("reproduce", "kahm", "--cell", "eps")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def open_messy(house: House) -> None:
 def test_names_cells_and_purposes_are_text_on_every_page(house: House) -> None:
     open_messy(house)
     asked: list[dict[str, Any]] = [{"kind": "fit"}, {"kind": "fabricate", "rows": 9}]
-    asked.append({"kind": "density", "columns": NAMES[:2]})
+    asked.append({"kind": "density", "columns": NAMES[:1]})
     words: Any = {"estimator": None, "purpose": SCRIPT, "epsilon": 3.0}
     jobs = [house.done("ada", "messy", **words, **one) for one in asked]
     assert [job["state"] for job in jobs] == ["released"] * 3, jobs
@@ -122,26 +121,6 @@ def test_files_of_a_release_are_those_that_are_listed(
     assert answer.status_code == 404
     page = Browser(house, house.tokens["ada"]).send("GET", f"/releases/{function}/files/{file}")
     assert page.status_code == 404
-
-
-def test_a_clock_that_is_put_back_gives_nothing_back(
-    fresh: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sums are of lines, not of times; what was shown stays shown by the time of its release."""
-    fresh.open()
-    assert fresh.done(epsilon=2.0)["state"] == "released"
-    spent = fresh.spent()
-
-    class Earlier(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return datetime.now(tz) - timedelta(days=400)
-
-    for module in ("sfumato.ledger.chain", "sfumato.ledger.shared_budget"):
-        monkeypatch.setattr(f"{module}.datetime", Earlier)
-    assert fresh.spent() == spent
-    assert fresh.done(epsilon=3.9, key="late")["state"] in ("refused", "waiting")
-    fresh.call("uwe", "GET", "/audit")
 
 
 def test_a_cancelled_job_is_charged_or_not_and_says_which(fresh: House) -> None:
@@ -291,19 +270,14 @@ def test_a_full_disk_costs_nothing(fresh: House, monkeypatch: pytest.MonkeyPatch
     assert charges_of(fresh) == 0
 
 
-@pytest.mark.parametrize("query", ["jobs?state=%00", "releases?dataset=a%00b", "me?%1f"])
-def test_control_characters_in_a_query_reach_no_database(house: House, query: str) -> None:
-    """Found: PostgreSQL refuses a NUL, which looked like a database that does not answer."""
-    house.call("ada", "GET", f"/{query}", status=404)
-
-
 def test_a_replayed_cookie_does_what_its_token_may_now(fresh: House) -> None:
     """A cookie is kept elsewhere: it ends with its token, fixes nobody else's session, and is
     of one service only."""
     ada = Browser(fresh, fresh.tokens["ada"])
     kept = dict(ada.cookies)
-    ada.post("/sign-out", {})
+    assert ada.post("/sign-out", {}).status_code == 303
     ada.get("/", status=303)
+    Browser(fresh, fresh.tokens["ada"]).get("/")  # reproduced: who signed out was locked out
     planted = Browser(fresh, fresh.tokens["uwe"])
     planted.cookies = dict(kept)  # another's cookie was there before the sign-in
     planted.post("/sign-in", {"token": fresh.tokens["uwe"]})

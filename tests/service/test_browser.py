@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,16 +39,6 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(60)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as found:
-        path = "/usr/bin/chromium" if Path("/usr/bin/chromium").exists() else None
-        browser = found.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def look(page: Any, name: str) -> None:
@@ -92,8 +81,8 @@ def release(page: Any, kind: str, epsilon: str, purpose: str) -> None:
     page.locator(".chart svg").first.wait_for()
 
 
-def test_a_first_release_in_the_studio_by_the_page_alone(link: str, chromium: Any) -> None:
-    page, faults = chromium.new_page(), list[str]()
+def test_a_first_release_in_the_studio_by_the_page_alone(link: str, browser: Any) -> None:
+    page, faults = browser.new_page(), list[str]()
     page.set_default_timeout(240_000)  # of a busy machine
     page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
     start = time.monotonic()
@@ -143,15 +132,15 @@ def test_a_first_release_in_the_studio_by_the_page_alone(link: str, chromium: An
     assert not faults, faults
 
 
-def test_a_studio_is_opened_by_its_link_alone(link: str, chromium: Any) -> None:
-    page = chromium.new_context().new_page()
+def test_a_studio_is_opened_by_its_link_alone(link: str, browser: Any) -> None:
+    page = browser.new_context().new_page()
     page.goto(link.split("/sign-in")[0] + "/datasets/patients")
     page.get_by_text("Open the link").wait_for()
     look(page, "sign-in-studio")
     assert page.goto(link[:-3] + "abc").status == 401
 
 
-def test_the_pages_of_a_team(fresh: House, chromium: Any) -> None:
+def test_the_pages_of_a_team(fresh: House, browser: Any) -> None:
     """Static pages of the three roles, looked at as they are sent."""
     fresh.open(epsilon=6.0)
     released, waiting = (
@@ -164,14 +153,14 @@ def test_the_pages_of_a_team(fresh: House, chromium: Any) -> None:
         "ada": ["/", "/datasets/patients/ask", f"/releases/{released['id']}"],
     }
     for who, paths in shown.items():
-        browser, page = Browser(fresh, fresh.tokens[who]), chromium.new_page()
+        person, page = Browser(fresh, fresh.tokens[who]), browser.new_page()
 
-        def answer(route: Any, _: Any, browser: Any = browser) -> None:
+        def answer(route: Any, _: Any, person: Any = person) -> None:
             if route.request.method != "GET":
                 route.abort()
                 return
             path = route.request.url.removeprefix("http://test")
-            found = browser.send("GET", path)
+            found = person.send("GET", path)
             route.fulfill(status=found.status_code, headers=dict(found.headers), body=found.content)
 
         page.route("**/*", answer)

@@ -1,18 +1,7 @@
 """What the commands share on the terminal: results on standard output, all else on standard error.
 
-Progress is a bar on a terminal and a plain line elsewhere. Nothing but the result, a text or JSON,
-ever goes to standard output, so that it can be piped. An error is one line and a fixed code:
-
-====  ==================================================================================
-code  meaning
-====  ==================================================================================
-0     done
-2     the command cannot be carried out as given, or its files cannot be used
-3     refused: the budget is spent, a ledger's integrity check failed, an audit refuted
-      a promise or a certificate is not valid
-4     a certificate is unchanged, but who has signed it was not checked
-130   interrupted with Ctrl-C; says what was charged, which stays charged, and what exists
-====  ==================================================================================
+Nothing but the result, a text or JSON, ever goes to standard output, so that it can be piped. An
+error is one line and a fixed code, of which `sfumato --help` tells.
 """
 
 from __future__ import annotations
@@ -80,16 +69,9 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(width=None if console.is_terminal else 200).print(table)
 
 
-@contextmanager
-def progress_bar(doing: str) -> Iterator[None]:
-    """Show that a task is under way."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        remark(f"{doing} ...")
-        yield
-        return
-    with console.status(doing):
-        yield
+def progress_bar(doing: str) -> Any:
+    """Return a context in which a terminal shows that a task is under way."""
+    return Console(stderr=True).status(doing)
 
 
 # How a command ends -----------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.console import print_json, print_lines, print_table, ready_to_write
-from sfumato.cli.options import Json
+from sfumato.cli.console import print_lines, print_table, ready_to_write
 from sfumato.datasets import CATALOGUE, available, load
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import FORMATS, write_table
@@ -21,17 +20,13 @@ datasets_app = typer.Typer(
 
 
 @datasets_app.command("list")
-def list_datasets(as_json: Json = False) -> None:
+def list_datasets() -> None:
     """List the data sets and where each would come from.
 
     Example: sfumato datasets list
     """
-    found: list[Any] = [[n, *CATALOGUE[n], origin] for n, origin in available().items()]
-    if as_json:
-        keys = ("name", "rows", "features", "from")
-        print_json([dict(zip(keys, (n, r, w, o), strict=True)) for n, r, w, _, o in found])
-        return
-    lines = [[name, str(rows), str(width), origin, a] for name, rows, width, a, origin in found]
+    known = ((name, *CATALOGUE[name], origin) for name, origin in available().items())
+    lines = [[name, str(rows), str(width), origin, a] for name, rows, width, a, origin in known]
     print_table(("name", "rows", "features", "from", "about"), lines)
 
 
@@ -43,7 +38,6 @@ def fetch(
         Path | None,
         typer.Option(help="Hold rows back and write them here: the published test part, or 30 %."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Write a data set as a table.
 
@@ -55,14 +49,9 @@ def fetch(
     parts: dict[Path, Any] = {output: None}
     if holdout is not None:
         parts[output], parts[holdout] = found.parts()
-    written = []
     for path, rows in parts.items():
         columns = found.table(rows).items()
         table = arrow().table({key: arrow().array(v, from_pandas=True) for key, v in columns})
         write_table(table, path)
-        written.append({"file": str(path), "rows": len(table)})
-    if as_json:
-        print_json({"name": name, "target": found.target, "files": written})
-    else:
-        print_lines(*(f"{each['file']}: {each['rows']} rows of {name}" for each in written))
-        print_lines(f"Target: {found.target}")
+        print_lines(f"{path}: {len(table)} rows of {name}")
+    print_lines(f"Target: {found.target}")

@@ -69,7 +69,7 @@ def describe(
     ready_to_write(output, ".toml")
     with progress_bar(f"reading {table}"):
         found = describe_table(TableFile.sniffed(table, **reading_from(reading)), target)
-    bounds, text = found.bounds, found.bounds.text
+    bounds = found.bounds
     if output is not None:
         bounds.write(output)
     if as_json:
@@ -80,12 +80,6 @@ def describe(
     rows = [[s.name, s.type, str(s.missing), _proposal(s, found)] for s in found.columns]
     print_table(("column", "type", "missing", "proposed, not private"), rows)
     print_lines(f"{found.n_rows} rows, {len(found.columns)} columns.")
-    if text is not None and text.to_record():
-        told = [
-            f"{name} {', '.join(map(repr, value)) if isinstance(value, tuple) else repr(value)}"
-            for name, value in text.to_record().items()
-        ]
-        print_lines(f"Written with {', '.join(told)}")
     if bounds.looks_like_ids:
         remark(
             f"{', '.join(bounds.looks_like_ids)}: values repeat as IDs do. If a person has several "

@@ -25,6 +25,7 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.synthetic.fabricator import Fabricator
 from sfumato.synthetic.quality import bounds_of_made, kept_relations, measured_quality
 from sfumato.tables.files import FORMATS, TableFile, write_table
+from sfumato.tables.schema import TableBounds
 
 
 def fabricate(
@@ -68,7 +69,7 @@ def fabricate(
     """
     ready_to_write(output, *FORMATS)
     ready_to_write(model, ".sfumato")
-    known = options.known_bounds(bounds)
+    known = TableBounds.read(bounds)
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )

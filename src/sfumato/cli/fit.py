@@ -30,6 +30,7 @@ from sfumato.models.saving import load, save
 from sfumato.models.scores import measure
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.files import FORMATS, write_table
+from sfumato.tables.schema import TableBounds
 
 
 def fit(
@@ -65,7 +66,7 @@ def fit(
     model.sfumato
     """
     ready_to_write(output, ".sfumato")
-    known = options.known_bounds(bounds)
+    known = TableBounds.read(bounds)
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )

@@ -82,27 +82,21 @@ Reading = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def known_bounds(bounds: Path) -> TableBounds:
-    """Read bounds that are confirmed."""
-    known = TableBounds.read(bounds)
-    known.require_confirmed()
-    return known
-
-
-def _pairs(option: str, pairs: list[str] | None) -> dict[str, str]:
+def pairs_from(option: str, pairs: list[str] | None) -> dict[str, str]:
+    """Read NAME=VALUE pairs."""
     found = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not name or not equals:
             raise InvalidInputError(f"'{option}' must have the form NAME=VALUE. Got {pair!r}.")
-        found[name.strip()] = value
+        found[name.strip()] = value.strip() or value
     return found
 
 
 def reading_from(pairs: list[str] | None) -> dict[str, Any]:
     """Read the NAME=VALUE pairs of '--read'; the delimiter may be the word tab."""
     found: dict[str, Any] = {}
-    for name, value in _pairs("--read", pairs).items():
+    for name, value in pairs_from("--read", pairs).items():
         value = "\t" if value in ("tab", "\\t") else value
         found[name] = value.split("|") if name == "missing" else value
     TextFormat.from_record(found)
@@ -112,7 +106,7 @@ def reading_from(pairs: list[str] | None) -> dict[str, Any]:
 def settings_from(pairs: list[str] | None) -> dict[str, Any]:
     """Read NAME=VALUE pairs; a value is a TOML value, or else a text."""
     found: dict[str, Any] = {}
-    for name, value in _pairs("--set", pairs).items():
+    for name, value in pairs_from("--set", pairs).items():
         found[name] = None if value.strip() == "None" else value.strip()
         if found[name] is not None:
             with contextlib.suppress(tomllib.TOMLDecodeError):
@@ -128,6 +122,8 @@ def names_from(text: str) -> list[str]:
 def words_of(fact: Column, most: int = 8) -> str:
     """Say what is declared of a column: its range or its values, at most so many, and its use."""
     values: Any = fact.categories
+    if fact.left_out:
+        return "left out"
     if isinstance(values, str):
         told = f"{values} labels"
     elif values is not None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -19,11 +17,11 @@ from sfumato.cli.console import (
     ready_to_write,
     write_or_rescue,
 )
-from sfumato.cli.jobs.pipeline import fit_rows, open_table
+from sfumato.cli.jobs.pipeline import open_table, release_statistic
 from sfumato.exceptions import InvalidInputError
-from sfumato.models import statistics
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.files import FORMATS
+from sfumato.tables.schema import TableBounds
 
 release_app = typer.Typer(
     help="Release private statistics of a table.",
@@ -31,17 +29,7 @@ release_app = typer.Typer(
     add_completion=False,
 )
 
-# By name: the function, of how many columns it is, and what it may take besides.
-STATISTICS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
-    "counts": (statistics.release_counts, "no '--column'", ("bins",)),
-    "sum": (statistics.release_sum, "one '--column'", ()),
-    "mean": (statistics.release_mean, "one '--column'", ()),
-    "variance": (statistics.release_variance, "one '--column'", ()),
-    "quantile": (statistics.release_quantiles, "one '--column'", ("at",)),
-    "histogram": (statistics.release_histogram, "one '--column'", ("bins",)),
-    "correlation": (statistics.release_correlation, "two or more of '--column a,b'", ()),
-}
-ABOUT = {
+STATISTICS = {
     "counts": "how many records each group has. --by ward,admitted.month",
     "sum": "the sum of a column. --column cost --by ward",
     "mean": "the mean of the cells that are there, and their number. --column age --by ward",
@@ -52,8 +40,8 @@ ABOUT = {
 }
 
 
-def _statistic(name: str) -> Callable[..., None]:
-    function, takes, more = STATISTICS[name]
+def _statistic(name: str, about: str) -> Callable[..., None]:
+    function = "release_quantiles" if name == "quantile" else f"release_{name}"
 
     def release(
         table: options.TablePath,
@@ -89,32 +77,23 @@ def _statistic(name: str) -> Callable[..., None]:
         as_json: options.Json = False,
     ) -> None:
         ready_to_write(output, *FORMATS)
-        known = options.known_bounds(bounds)
+        known = TableBounds.read(bounds)
         promise = options.promise_of(
             epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=analyst
         )
-        names = options.names_from(column)
-        if ("no", "one", "two")[min(len(names), 2)] != takes.partition(" ")[0]:
-            raise InvalidInputError(f"'release {name}' takes {takes}.")
-        chosen: dict[str, Any] = {"columns": names} if len(names) > 1 else {}
-        chosen |= {"column": names[0]} if len(names) == 1 else {}
-        given = {"at": at, "bins": bins}
-        for option, value in given.items():
-            if value and option not in more:
-                raise InvalidInputError(f"'release {name}' takes no '--{option}'.")
+        if at and name != "quantile":
+            raise InvalidInputError(f"'release {name}' takes no '--at'.")
+        settings: dict[str, Any] = {"by": options.names_from(by), "confidence": confidence}
+        settings |= {"bins": bins} if bins else {}
         try:
-            chosen |= {"at": [float(each) for each in at.split(",")]} if at else {}
+            settings |= {"at": [float(each) for each in at.split(",")]} if at else {}
         except ValueError:
             raise InvalidInputError(
                 f"'--at' must be numbers such as 0.25,0.5. Got {at!r}."
             ) from None
-        chosen |= {"bins": bins} if bins else {}
-        chosen |= {"by": options.names_from(by), "confidence": confidence, "bounds": known}
-        asked = partial(function, **chosen, **vars(promise))
-        source = open_table(table, known)
+        source, columns = open_table(table, known), options.names_from(column)
         with progress_bar(f"releasing the {name} of {table}"):
-            reader = SimpleNamespace(bounds=known, relation=relation, fit=asked)
-            found = fit_rows(reader, source)
+            found = release_statistic(source, known, promise, function, columns, settings)
             if output is not None:
                 write_or_rescue(found.write, output)
         if as_json:
@@ -130,9 +109,9 @@ def _statistic(name: str) -> Callable[..., None]:
         )
         options.print_release(found, output or table, promise, as_json=False)
 
-    release.__doc__ = f"""Release {ABOUT[name].partition(" --")[0]}
+    release.__doc__ = f"""Release {about.partition(" --")[0]}
 
-    Example: sfumato release {name} patients.csv{ABOUT[name].partition(".")[2]} --epsilon 1 --bounds
+    Example: sfumato release {name} patients.csv{about.partition(".")[2]} --epsilon 1 --bounds
     bounds.toml -o {name}.csv
     """
     return release
@@ -144,5 +123,5 @@ def _shown(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-for _name in STATISTICS:
-    release_app.command(_name)(_statistic(_name))
+for _name, _about in STATISTICS.items():
+    release_app.command(_name)(_statistic(_name, _about))

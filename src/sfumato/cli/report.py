@@ -113,16 +113,9 @@ def _declared(bounds: Any) -> dict[str, str]:
     """Return what a model knows of its columns, with values."""
     if isinstance(bounds, Bounds):
         known = {name: getattr(bounds, name) for name in ("norm", "lower", "upper", "labels")}
-        return {name: _short(value) for name, value in known.items() if value is not None}
+        with np.printoptions(threshold=8):
+            return {name: str(np.asarray(v)) for name, v in known.items() if v is not None}
     if not isinstance(bounds, TableBounds):
         return {}
     facts = (*bounds.used, *([] if bounds.target is None else [bounds.target]))
     return {each.name: options.words_of(each) for each in facts}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    values = np.asarray(value).ravel().tolist()
-    shown = ", ".join(f"{v:.10g}" if isinstance(v, float) else str(v) for v in values[:8])
-    return shown if len(values) <= 8 else f"{shown}, ... ({len(values)} in all)"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato.cli.console import expect, print_json, print_lines, print_table, remark
-from sfumato.cli.options import Json
+from sfumato.cli.options import Json, pairs_from
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import (
     PAPERS,
@@ -78,10 +78,7 @@ def reproduce(
     asked = (("table", table), ("figure", figure))
     named = [f"{kind}-{n.strip()}" for kind, given in asked if given for n in given.split(",")]
     entries = [entry_of(paper, name) for name in named] or entries
-    pairs = [part.partition("=") for part in cell.split(",")] if cell else []
-    if not all(name and value for name, _, value in pairs):
-        raise InvalidInputError("'--cell' needs name=value,...")
-    chosen = {name.strip(): value.strip() for name, _, value in pairs}
+    chosen = pairs_from("--cell", cell.split(",") if cell else None)
     entries = [entry for entry in entries if chosen.keys() <= set(entry.cells)] or entries
     for entry in entries:  # a full run may have taken hours; the figures of a quick one may go
         file = result_file(entry, output, chosen)

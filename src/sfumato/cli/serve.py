@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.console import print_lines, print_table
+from sfumato.cli.console import print_lines
 from sfumato.exceptions import InvalidInputError
 
 NEEDED = ("cryptography", "fastapi", "itsdangerous", "multipart", "prometheus_client", "uvicorn")
-FILE = typer.Option("--config", "-c", help="People, data sets and limits.")
 
 serve_app = typer.Typer(
     add_completion=False,
@@ -38,11 +37,9 @@ def _settings(file: Path | None, declared: dict[str, Any] | None = None) -> Any:
 @serve_app.callback(invoke_without_command=True)
 def serve(
     context: typer.Context,
-    config: Annotated[Path, FILE] = Path("service.toml"),
-    host: Annotated[str | None, typer.Option(help="Address instead of the declared one.")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port instead of the declared one.", min=0, max=65535)
-    ] = None,
+    config: Annotated[
+        Path, typer.Option("--config", "-c", help="People, data sets and limits.")
+    ] = Path("service.toml"),
     part: Annotated[
         str, typer.Option(help="Run only 'web' or 'workers', for two users of the machine.")
     ] = "",
@@ -59,13 +56,8 @@ def serve(
 
     if part not in ("", "web", "workers"):
         raise InvalidInputError("'--part' must be 'web' or 'workers'.")
-    words: Any = {"host": host, "port": port}
-    serve_parts(
-        settings,
-        part,
-        ready=lambda address: print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C."),
-        **words,
-    )
+    line = "Sfumato serves at {}. Stop with Ctrl-C."
+    serve_parts(settings, lambda address: print_lines(line.format(address)), part)
 
 
 @serve_app.command()
@@ -85,17 +77,6 @@ def token(
         raise InvalidInputError("'--scope' must be 'read' or 'write'.")
     settings = _settings(context.obj)
     print_lines(make_token(settings, _store(settings), name, scope, days))
-
-
-@serve_app.command()
-def tokens(context: typer.Context) -> None:
-    """List tokens: whose, for what, until when.
-
-    Example: sfumato serve tokens
-    """
-    names = ("id", "person", "scope", "expires", "state")
-    found = _store(_settings(context.obj)).find("token", None)
-    print_table(names, sorted(([one[name] for name in names] for one in found), key=lambda r: r[1]))
 
 
 @serve_app.command()
@@ -135,18 +116,12 @@ def studio(
 
     Example: sfumato studio patients.csv
     """
-    file = Path(table)
-    if not file.is_file():
-        raise InvalidInputError(f"There is no table '{file}'.")
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem).strip("-")[:60] or "table"
-    folder = (state or file.with_name(f"{file.stem}-studio")).resolve()
-    about = {
-        "path": str(file.resolve()),
-        "target": target,
-        "epsilon": epsilon,
-        "delta": delta,
-        "kind": "gaussian",
-    }
+    if not table.is_file():
+        raise InvalidInputError(f"There is no table '{table}'.")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", table.stem).strip("-")[:60] or "table"
+    folder = (state or table.with_name(f"{table.stem}-studio")).resolve()
+    path = str(table.resolve())
+    about = {"path": path, "target": target, "epsilon": epsilon, "delta": delta}
     limits = {"state": str(folder), "port": port, "requests_per_second": 1000}
     people = {"you": {"role": "owner"}}
     declared = {"service": limits, "people": people, "datasets": {name: about}}
@@ -163,7 +138,7 @@ def studio(
     def ready(address: str) -> None:
         link = f"{address}/sign-in?token={text}"
         print_lines(
-            f"The studio of {file} is at", link, "Only this link opens it. Stop with Ctrl-C."
+            f"The studio of {table} is at", link, "Only this link opens it. Stop with Ctrl-C."
         )
         if browser:  # by a file of the user's own: a command line can be read by every user
             page = folder / "open.html"
@@ -172,4 +147,4 @@ def studio(
                 out.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={link}">')
             webbrowser.open(page.as_uri())
 
-    serve_parts(settings, ready=ready)
+    serve_parts(settings, ready)

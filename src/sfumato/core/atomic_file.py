@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,38 +19,23 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file next to `path`, and rename it to `path` once it is safe on disk.
 
     If the body raises, the temporary file is removed and `path` is as it was before. A process that
-    is killed leaves it behind; the next writer in that folder removes it.
+    is killed leaves it behind.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise InvalidInputError(
             f"'path' must name a file in a folder that exists. Got '{target}' instead."
         )
+    aside = target.parent / ASIDE.format(uuid.uuid4().hex)
     try:
-        for left in target.parent.glob(ASIDE.format("*")):  # whose writers were killed:
-            with contextlib.suppress(OSError), left.open("rb") as abandoned:
-                fcntl.flock(abandoned, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds their locks
-                left.unlink()
-        while True:  # a file of a fresh name, locked as long as its writer lives
-            aside = target.parent / ASIDE.format(uuid.uuid4().hex)
-            file = aside.open("xb")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if os.fstat(file.fileno()).st_nlink:
-                    break
-            except BaseException:
-                file.close()
-                aside.unlink(missing_ok=True)
-                raise
-            file.close()  # taken for abandoned before it was locked
         try:
-            with file:
+            with aside.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-                aside.replace(target)  # while the lock is held
+                aside.replace(target)
         except BaseException:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 aside.unlink(missing_ok=True)
             raise
     except OSError as error:

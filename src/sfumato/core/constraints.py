@@ -139,9 +139,8 @@ def labels(size: str) -> Check:
     return check
 
 
-def words(size: Size) -> Check:
-    """Ask for an array of texts."""
-    return lambda value, place, sizes: _shaped(value, "UO", (size,), place, sizes)
+def _names(value: Any, place: str, sizes: Sizes) -> None:
+    _shaped(value, "UO", ("d",), place, sizes)
 
 
 def _shaped(value: Any, kinds: str, shape: tuple[Size, ...], place: str, sizes: Sizes) -> None:
@@ -313,13 +312,6 @@ def guarantee(value: Any, place: str, sizes: Sizes) -> None:  # noqa: ARG001
         raise refuse(place, "a guarantee")
 
 
-def _names(value: Any, place: str, sizes: Sizes) -> None:
-    """The names of the columns that a function was released of."""
-    are_names = isinstance(value, tuple | list) and all(isinstance(each, str) for each in value)
-    if not are_names or len(value) != sizes["d"]:
-        raise refuse(place, f"the names of {sizes['d']} columns")
-
-
 def n_jobs(value: Any, place: str, sizes: Sizes) -> None:
     """Ask for a number of workers, as joblib takes it."""
     if value is not None:
@@ -337,9 +329,8 @@ def random_state(value: Any, place: str, sizes: Sizes) -> None:
 COMMON_PARAMETERS: Form = {"random_state": random_state, "n_jobs": n_jobs}
 _COMMON: Form = {
     "n_features_in_": whole("d", least=1, most=2**32),
-    "feature_names_in_": optional(words("d")),
+    "feature_names_in_": optional(_names),
     "guarantee_": optional(guarantee),
-    "columns_": optional(_names),
     "bounds": optional(known_bounds),
     "n_jobs": optional(n_jobs),
 }

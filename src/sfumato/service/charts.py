@@ -1,7 +1,7 @@
 """Charts of what was released: their numbers, written next to a release, and Vega-Lite of them.
 
 A chart is ``{"title", "form", "x", "y", "rows"}``; each row has x, y, and where there is one a
-band from `low` to `high`, a `series` (a class) or a share `z`. Nothing here reads a raw row.
+band from `low` to `high` and a `series` (a class). Nothing here reads a raw row.
 """
 
 from __future__ import annotations
@@ -29,13 +29,9 @@ def charts_of(model: Any, table: Any, task: Mapping[str, Any]) -> dict[str, Any]
         charts = [_counted(name, table[name].to_pylist()) for name in names[:MAX_CHARTS]]
         return {"charts": charts, "columns": names, "preview": _first(table, PREVIEW_ROWS)}
     if table is not None:
-        names = table.column_names
-        axes = [np.asarray(table[name], dtype=float).tolist() for name in names]
-        keys = ("x", "y") if len(names) == 2 else ("x", "y", "z")
-        rows = [dict(zip(keys, values, strict=True)) for values in zip(*axes, strict=True)]
-        form = "line" if len(names) == 2 else "heat"
-        title = names[-1] if len(names) == 2 else f"{names[-1]}, darker is more"
-        return {"charts": [_chart(title, form, names[0], names[1], rows)]}
+        (name, values), (_, densities) = table.to_pydict().items()
+        rows = [{"x": x, "y": y} for x, y in zip(values, densities, strict=True)]
+        return {"charts": [_chart("density", "line", name, "density", rows)]}
     return {"charts": []}
 
 
@@ -127,34 +123,28 @@ def spec(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     n_series = len({row.get("series") for row in rows})
     by = "release" if len(charts) > 1 else "series" if n_series > 1 else None
     x: dict[str, Any] = {"field": "x", "title": first["x"], "type": "quantitative"}
-    is_number = form in ("line", "histogram", "heat")
+    is_number = form in ("line", "histogram")
     x |= {"scale": {"zero": False}} if is_number else {**NAMES, "type": "nominal", "sort": None}
     y: dict[str, Any] = {"field": "y", "title": first["y"], "type": "quantitative"}
-    told = {"x": first["x"] or "of", "y": first["y"], "low": "from", "high": "to", "z": "density"}
+    told = {"x": first["x"] or "of", "y": first["y"], "low": "from", "high": "to"}
     tooltip: list[dict[str, Any]] = [
         {"field": key, "title": words, **({} if isinstance(one[key], str) else {"format": ".4~g"})}
         for key, words in told.items()
         if key in one
     ]
-    colour: dict[str, Any] = {}
+    encoding: dict[str, Any] = {"x": x, "y": y, "tooltip": tooltip}
     if by is not None:
-        colour = {"color": {"field": by, "type": "nominal", "title": by}}
+        encoding["color"] = {"field": by, "type": "nominal", "title": by}
         tooltip.append({"field": by, "title": by})
-    encoding: dict[str, Any] = {"x": x, "y": y, "tooltip": tooltip, **colour}
-    if by is not None and form in ("points", "bars"):
-        encoding["xOffset"] = {"field": by}
+        if form in ("points", "bars"):
+            encoding["xOffset"] = {"field": by}
     band = {**encoding, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     marks: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "line": ({"type": "line", "point": {"size": 12}}, {"type": "area", "opacity": 0.22}),
         "points": ({"type": "point", "filled": True, "size": 60}, {"type": "rule"}),
-        "heat": ({"type": "rect"}, {}),
     }
     mark, band_mark = marks.get(form, ({"type": "bar", "opacity": 0.55 if by else 1.0}, {}))
-    if form == "heat":
-        bins = {"bin": {"maxbins": 41}}
-        shade = {"field": "z", "type": "quantitative", "aggregate": "mean", "title": ""}
-        encoding = {"x": {**x, **bins}, "y": {**y, **bins}, "color": shade, "tooltip": tooltip}
-    elif form == "histogram":
+    if form == "histogram":
         encoding |= {"x": {**x, "bin": {"binned": True}}, "x2": {"field": "x2"}}
         encoding["y"] = {**y, "stack": None}
     layers = [{"mark": mark, "encoding": encoding}]

@@ -113,12 +113,12 @@ class Settings:
 
     def __init__(self, file: Path | None = None, config: Config | None = None) -> None:
         self.file = None if file is None else file.resolve()
-        self._config, self._stamp = config or Config(), (0, 0)
+        self.in_force, self._stamp = config or Config(), (0, 0)
         if self.file is not None:
-            self._config = self._read()
+            self.in_force = self._read()
         self.folder = Path.cwd() if self.file is None else self.file.parent
-        self.state = self.folder / self._config.service.state
-        service = self._config.service
+        self.state = self.folder / self.in_force.service.state
+        service = self.in_force.service
         self.is_secure = service.behind_proxy
         database = service.database or os.environ.get("SFUMATO_SERVICE_DATABASE")
         self.ledger_address = database or str(self.state / "ledger.db")
@@ -140,11 +140,11 @@ class Settings:
                 found = self.file.stat()
                 if (found.st_mtime_ns, found.st_ino) != self._stamp:
                     try:
-                        self._config = self._read()
+                        self.in_force = self._read()
                     except InvalidInputError as error:
                         self._stamp = (found.st_mtime_ns, found.st_ino)
                         log.error("the changed file is not in force: %s", error)
-        return self._config
+        return self.in_force
 
     def _read(self) -> Config:
         file = Path(str(self.file))

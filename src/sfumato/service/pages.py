@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChainableUndefined, Environment, PackageLoader, select_autoescape
 
+from sfumato.cli.options import words_of
 from sfumato.report.words import scientific
 from sfumato.service.access import Person
 from sfumato.tables.columns import arrow_kind
+from sfumato.tables.schema import TableBounds
 
 
 def _figure(value: Any) -> str:
     """Write a number to four digits, a tiny one as a power of ten."""
     text = "–" if value is None else f"{float(value):.4g}"
     return scientific(float(value)) if "e-" in text else text
-
-
-def _declared(record: Mapping[str, Any]) -> str:
-    """Return what is public about a column."""
-    if record.get("left_out"):
-        return "left out"
-    values = record.get("categories") or record.get("labels")
-    if values:
-        shown = values if isinstance(values, str) else ", ".join(str(one) for one in values[:12])
-        return shown if isinstance(values, str) or len(values) <= 12 else f"{shown}, …"
-    return f"{record.get('lower', 'false')} to {record.get('upper', 'true')}"
-
-
-def _seconds_since(moment: str) -> int:
-    return int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
 
 
 _templates = Environment(
@@ -44,10 +29,10 @@ _templates = Environment(
 )
 _filters: dict[str, Any] = {
     "figure": _figure,
-    "facts": _declared,
+    "bounds": TableBounds.from_record,
+    "facts": words_of,
     "percent": lambda value: f"{100 * float(value):.1f} %",
     "time": lambda text: str(text)[:16].replace("T", " "),
-    "seconds_since": _seconds_since,
     "plain": lambda end: f"{end:.15g}" if isinstance(end, float) else "" if end is None else end,
     "is_number": lambda column: bool(arrow_kind(str(column["type"]))),
 }

@@ -43,7 +43,7 @@ KINDS = {
     "fit": "Model that predicts the target",
     "statistic": "Counts, means and other statistics",
     "fabricate": "Fabricated (synthetic) rows",
-    "density": "Density of one or two columns",
+    "density": "Density of a column",
 }
 TYPES = {
     "double": "number",
@@ -298,11 +298,8 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
         record["target"] = {**facts, "column": target["column"]}
     if body.file is not None:
         record["file"] = {key: value for key, value in body.file.items() if value not in (None, "")}
-    for key in ("person_rows", "per_person"):
-        if getattr(body, key) is not None:
-            record[key] = getattr(body, key)
-    if body.one_row_per_person:
-        record["one_row_per_person"] = True
+    about_persons = {"person_rows", "per_person", "one_row_per_person"}
+    record |= body.model_dump(include=about_persons, exclude_defaults=True)
     record["confirmed_by"] = call.who.name
     bounds = TableBounds.from_record(record)
     bounds.require_confirmed()
@@ -437,7 +434,7 @@ def job(call: Call, identity: str) -> Record:
     is_own = call.who.has("officer", "auditor") or found["person"] == call.who.name
     if not is_own or "estimator" not in found["task"]:
         raise NotFoundError(f"There is no job {identity!r}.")
-    told = {"reason": "", "cost": None, "phase": None, "started": None, **found}
+    told = {"reason": "", "cost": None, "phase": None, **found}
     return told | {"about": call.office.dataset(found["dataset"])} if _is_page(call) else told
 
 
@@ -506,16 +503,12 @@ def _charts(call: Asked, identity: str) -> Record:
 def compare(call: Call, release: Annotated[list[str], Query(max_length=6)] = []) -> Record:  # noqa: B006
     """Releases side by side: settings, guarantees, and their curves in one chart each."""
     found = [_release(call, identity) for identity in dict.fromkeys(release)]
-    names = {
-        one["id"]: f"{one['purpose'][:40]} (ε {one['guarantee']['epsilon']:.3g})" for one in found
-    }
-    if len(set(names.values())) < len(names):
-        names = {key: f"{name} {place}" for place, (key, name) in enumerate(names.items(), 1)}
     by_title: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in found:
+    for place, one in enumerate(found, 1):
+        name = f"{place}. {one['purpose'][:40]} (ε {one['guarantee']['epsilon']:.3g})"
         for chart in _charts(call, one["id"])["charts"]:
-            if chart["rows"] and chart["form"] != "heat":
-                by_title.setdefault((chart["title"], chart["form"]), {})[names[one["id"]]] = chart
+            if chart["rows"]:
+                by_title.setdefault((chart["title"], chart["form"]), {})[name] = chart
     rows = [{**one, "facts": dict(facts(Guarantee.from_dict(one["guarantee"])))} for one in found]
     return {"releases": rows, "specs": [charts.spec(one) for one in by_title.values()]}
 

@@ -28,22 +28,13 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 log = logging.getLogger("sfumato.service")
 
 
-def serve_parts(
-    settings: Settings,
-    part: str = "",
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    ready: Callable[[str], None],
-) -> None:
+def serve_parts(settings: Settings, ready: Callable[[str], None], part: str = "") -> None:
     """Run a service, or one part of it, until a signal comes."""
     import uvicorn  # noqa: F401 - before the fork
 
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
-    service = settings.config.service
-    host, port = host or service.host, service.port if port is None else port
     office = Office(settings)
     office.verify()  # a ledger that has lost charges is not served
     settings.key_for("web")
@@ -54,8 +45,8 @@ def serve_parts(
     if part == "workers":
         Workers(settings).run()
         return
-    bound, app = _bound(settings, host, port), create_app(settings)
-    ready(f"http://{host}:{bound.getsockname()[1]}")
+    bound, app = _bound(settings), create_app(settings)
+    ready(f"http://{settings.config.service.host}:{bound.getsockname()[1]}")
     answer = partial(_answer, settings, app, bound)
     if part == "web":
         answer()
@@ -64,8 +55,9 @@ def serve_parts(
     Workers(settings).run(answer)
 
 
-def _bound(settings: Settings, host: str, port: int) -> socket.socket:
+def _bound(settings: Settings) -> socket.socket:
     """Check the address, and take the port before anything is promised."""
+    host, port = settings.config.service.host, settings.config.service.port
     if host not in LOOPBACK and not settings.is_secure:
         raise InvalidInputError(
             f"'{host}' can be reached by others, who would send tokens in the clear: put a proxy "
@@ -102,7 +94,7 @@ def _answer(settings: Settings, app: Any, bound: socket.socket) -> None:
                 asyncio.get_running_loop().call_later(HEADER_SECONDS, self._look, self.cycle)
 
     sys.setswitchinterval(SWITCH)
-    forbid_reading([settings.source(one)[1] for one in settings.config.datasets.values()])
+    forbid_reading(settings)
     config = uvicorn.Config(
         app,
         http=Patient,

@@ -59,11 +59,11 @@ WORDS = ErrorTexts(
 FORMAT = 3
 GENESIS = sha256(b"sfumato service audit 1").hexdigest()
 LOCK = "SELECT pg_advisory_xact_lock(7315823)"  # writers take turns, as on a file
-_ABOUT = "CREATE TABLE service_about (format INTEGER NOT NULL)"
-_AUDIT = """CREATE TABLE service_audit (
-    position INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, person TEXT NOT NULL,
-    action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL, hash TEXT NOT NULL)"""
-_RECORDS = (
+_TABLES = (
+    "CREATE TABLE service_about (format INTEGER NOT NULL)",
+    """CREATE TABLE service_audit (
+        position INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, person TEXT NOT NULL,
+        action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL, hash TEXT NOT NULL)""",
     """CREATE TABLE service_records (
         kind TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, dataset TEXT, person TEXT,
         created TEXT NOT NULL, idempotency TEXT UNIQUE, record TEXT NOT NULL,
@@ -86,19 +86,17 @@ class Store:
         self._database = Database(address, 60.0, WORDS, keep_open=True)
 
     def prepare(self) -> None:
-        """Make the tables where there are none, and bring those of the last version up to date."""
+        """Make the tables where there are none; refuse those of another version."""
 
         def make(store: Transaction) -> None:
             catalogue = "pg_tables" if store.is_server else "sqlite_master"
             word = "tablename" if store.is_server else "name"
             if not store.run(f"SELECT 1 FROM {catalogue} WHERE {word} = 'service_about'"):  # noqa: S608
-                for statement in (_ABOUT, _AUDIT, *_RECORDS):
+                for statement in _TABLES:
                     store.run(statement)
                 store.run("INSERT INTO service_about (format) VALUES (?)", (FORMAT,))
             (found,) = store.run("SELECT format FROM service_about")[0]
-            if found == 2:
-                _upgrade(store)
-            elif found != FORMAT:
+            if found != FORMAT:
                 raise ServiceError(f"The store has format {found}; this Sfumato uses {FORMAT}.")
 
         self._write(make)
@@ -317,25 +315,6 @@ def _note(
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*fields, _hash(head, *fields)),
     )
-
-
-def _upgrade(store: Transaction) -> None:
-    """Turn the four tables of format 2 into records."""
-    for statement in _RECORDS:
-        store.run(statement)
-    names = ("id", "person", "digest", "scope", "expires")
-    for *row, revoked in store.run(f"SELECT {', '.join(names)}, revoked FROM service_tokens"):  # noqa: S608
-        state = {"state": "revoked" if revoked else "good", "created": row[-1]}
-        _insert(store, "token", {**dict(zip(names, row, strict=True)), **state})
-    for name, state, text in store.run("SELECT name, state, record FROM service_datasets"):
-        _insert(store, "data set", {**json.loads(text), "id": name, "state": state, "created": ""})
-    for state, key, text in store.run("SELECT state, idempotency, record FROM service_jobs"):
-        _insert(store, "job", {**json.loads(text), "state": state}, key)
-    for shown, text in store.run("SELECT shown, record FROM service_releases"):
-        _insert(store, "release", {**json.loads(text), "state": "released", "created": shown})
-    for table in ("tokens", "datasets", "jobs", "releases"):
-        store.run(f"DROP TABLE service_{table}")
-    store.run("UPDATE service_about SET format = ?", (FORMAT,))
 
 
 def _hash(*fields: Any) -> str:

@@ -8,7 +8,6 @@ is read.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import tempfile
@@ -17,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +29,7 @@ from sfumato.cli.jobs.pipeline import (
     fit_rows,
     fit_table,
     make_model,
+    release_statistic,
 )
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.receipt import Receipt
@@ -41,7 +40,6 @@ from sfumato.service.charts import charts_of
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
-from sfumato.tables.text import PLAIN_TEXT
 
 MODEL_OF = {kind: name for name, kind in MODELS.items()}
 # What a job may be, and the estimators or functions that it may name.
@@ -64,10 +62,10 @@ MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH, MAX_COUNT = 1000, 4, 200, 100_000
 REHEARSED_ROWS = 200
 TABLES = {  # files beside a model, and what they hold
     "fabricate": ("table", "fabricated rows"),
-    "density": ("grid", "its values on a grid"),
+    "density": ("grid", "its values at 101 points"),
     "statistic": ("figures", "the figures with their error bars"),
 }
-GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
+DRAWN_POINTS = 101  # of a density
 
 
 def check_task(task: Mapping[str, Any]) -> None:
@@ -224,30 +222,11 @@ def _fitted(
         if kind == "density":
             model = _fit_density(source, bounds, promise, task["columns"], parameters)
             return model, _density_table(model)
-        found = _release_statistic(source, bounds, promise, task)
+        words = {"by": task["by"], **parameters}
+        found = release_statistic(
+            source, bounds, promise, task["estimator"], task["columns"], words
+        )
         return found, found.table
-
-
-def _release_statistic(
-    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Mapping[str, Any]
-) -> Any:
-    """Release a statistic of some columns, in groups."""
-    bounds.require_confirmed()
-    name, columns = task["estimator"], task["columns"]
-    function: Any = getattr(sfumato, name)
-    takes = signature(function).parameters
-    if "columns" in takes:
-        chosen: dict[str, Any] = {"columns": columns}
-    elif len(columns) == ("column" in takes):
-        chosen = dict(zip(("column",), columns, strict=False))
-    else:
-        number = "one column" if "column" in takes else "groups and no column"
-        raise InvalidInputError(f"{name} takes {number}.")
-    chosen |= {"by": task["by"], "bounds": bounds, **task["parameters"], **vars(promise)}
-    asked = SimpleNamespace(
-        bounds=bounds, relation=promise.relation, fit=lambda rows: function(rows, **chosen)
-    )
-    return fit_rows(asked, source.declared(bounds.types(), bounds.text))
 
 
 def _fit_density(
@@ -257,32 +236,24 @@ def _fit_density(
     names: Sequence[str],
     parameters: Mapping[str, Any],
 ) -> Any:
-    """Release the density of some columns of numbers."""
-    bounds.require_confirmed()
-    known = {column.name: column for column in bounds.used}
-    for name in names:
-        if name not in known:
-            raise InvalidInputError(f"The bounds do not list the column {name!r}, or leave it out.")
-    used = [known[name] for name in names or known]
-    for column in used:
-        if column.categories is not None or column.parts:
-            raise InvalidInputError(
-                f"A density needs columns of numbers, and {column.name!r} contains categories or "
-                "dates. Choose others by name."
-            )
-    chosen = replace(bounds, columns=tuple(replace(one, log=False) for one in used), target=None)
-    model = make_model(sfumato.PrivateDensity, promise, chosen, parameters)
-    return fit_rows(model, source.declared(bounds.types(), bounds.text))
+    """Release the density of a column of numbers."""
+    used = tuple(
+        replace(one, log=False)
+        for one in bounds.used
+        if one.name in names and one.categories is None and not one.parts
+    )
+    if not len(used) == len(names) == 1:
+        raise InvalidInputError("A density needs one column, which has numbers by the bounds.")
+    chosen = replace(bounds, columns=used, target=None)
+    return fit_rows(make_model(sfumato.PrivateDensity, promise, chosen, parameters), source)
 
 
 def _density_table(model: Any) -> Any:
-    """Return the density at a grid of its public domain."""
-    box, n_features = model.row_bounds.box(model.n_features_in_), model.n_features_in_
-    axes = [np.linspace(low, high, GRID[n_features]) for low, high in zip(*box, strict=True)]
-    points = np.array(list(itertools.product(*axes)))
-    names = [column.name for column in model.bounds.used]
-    table = arrow().table(dict(zip(names, points.T, strict=True)))
-    return table.append_column("density", arrow().array(model.density(points)))
+    """Return the density at points of its public range."""
+    low, high = model.row_bounds.box(1)
+    points = np.linspace(low[0], high[0], DRAWN_POINTS)
+    names = [model.bounds.used[0].name, "density"]
+    return arrow().table([points, model.density(points[:, None])], names=names)
 
 
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:
@@ -296,8 +267,6 @@ def describe(table: TableFile, target: str | None, person: str | None = None) ->
         columns = tuple(column for column in bounds.columns if column.name != person)
         rows = bounds.person_rows or PERSON_ROWS
         bounds = replace(bounds, columns=columns, person=person, person_rows=rows)
-    if bounds.text is None and table.text != PLAIN_TEXT:  # of the files of a folder
-        bounds = replace(bounds, text=table.text)
     notes = {column.name: column.note for column in bounds.columns if column.note}
     return {
         "bounds": json.loads(json.dumps(bounds.to_record(), default=list)),

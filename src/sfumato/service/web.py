@@ -204,15 +204,15 @@ async def refused(request: Request, error: Exception) -> Response:
         log.error("fault at %s", request.scope.get("path"), exc_info=error)
         message = "The service failed. The log on the server says why."
     wants_json = "application/json" in request.headers.get("accept", "")
+    shown: Response
     if request.url.path.startswith("/api/") or wants_json:
-        return JSONResponse({"error": word, "message": message}, status, HEADERS)
-    if status == 401:
-        if request.url.path == "/sign-in":
-            shown = page(request, "sign_in.html", status=401, problem=message)
-            shown.headers.update(HEADERS)
-            return shown
-        return RedirectResponse("/sign-in", 303, HEADERS)
-    shown = page(request, "error.html", status=status, word=word, message=message)
+        shown = JSONResponse({"error": word, "message": message}, status)
+    elif status == 401 and request.url.path == "/sign-in":
+        shown = page(request, "sign_in.html", status=401, problem=message)
+    elif status == 401:
+        shown = RedirectResponse("/sign-in", 303)
+    else:
+        shown = page(request, "error.html", status=status, word=word, message=message)
     shown.headers.update(HEADERS)  # a fault does not pass the middleware
     return shown
 
@@ -248,14 +248,15 @@ def _age(oldest: str | None) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
 
 
-def forbid_reading(files: list[Path]) -> None:
+def forbid_reading(settings: Settings) -> None:
     """Refuse, in this process and for good, that Python opens a file that holds rows."""
-    forbidden = set(map(str, files))
+    forbidden: set[str] = set()
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str | bytes):
-            name = os.path.realpath(os.fsdecode(arguments[0]))
-            if name in forbidden:
+            declared = settings.in_force.datasets.values()  # also by a file that was read again
+            forbidden.update(str(settings.source(one)[1]) for one in declared)
+            if os.path.realpath(os.fsdecode(arguments[0])) in forbidden:
                 raise PermissionError("The web process does not read rows.")
 
     sys.addaudithook(refuse)

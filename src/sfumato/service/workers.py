@@ -28,6 +28,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from sfumato.core.atomic_file import atomic_write, sync_folder
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -56,6 +57,8 @@ TOO_SLOW = (
     f"On {tasks.REHEARSED_ROWS} dummy rows these settings exceeded the time or memory of a "
     "rehearsal. Choose smaller settings. Nothing was charged."
 )
+DOES_NOT_FIT = "More would be spent than there is. Nothing was charged."
+NO_QUOTA = "You have no quota. Nothing was charged."
 CHARGED_AND_LOST = (
     "The job was charged and ended before its result was stored. Nothing was shown; the charge "
     "stands."
@@ -93,9 +96,10 @@ def run_job(office: Office, job: Mapping[str, Any]) -> None:
             # Stored before anybody can see it: files, folder, then the row.
             (aside / "release.json").write_text(json.dumps(release))
             for path in aside.iterdir():
-                _sync(path)
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
             aside.rename(settings.releases / job["id"])
-            _sync(settings.releases)
+            sync_folder(settings.releases / job["id"])
             _store_release(office, release)
             return
     finally:
@@ -136,7 +140,7 @@ def _attempt(
             signal.setitimer(signal.ITIMER_PROF, 0)
         told = {"cost": costs, **_odds(job, dataset, events)}
         if not costs or not all(one["fits"] for one in costs):
-            return "refused", _does_not_fit(costs), told
+            return "refused", DOES_NOT_FIT if costs else NO_QUOTA, told
         if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
             return "waiting", "", told
         office.store.change(None, "job", job["id"], phase="fitting", **told)
@@ -155,17 +159,6 @@ def _attempt(
             return "refused", str(error), None
         return "failed", ENDED_EARLY, None  # rows were read: one text, whatever it was
     return "released", "", record
-
-
-def _does_not_fit(costs: list[dict[str, Any]]) -> str:
-    if not costs:
-        return "You have no quota. Nothing was charged."
-    short = next(one for one in costs if not one["fits"])
-    whose = "your quota" if short["holder"] else "the total"
-    return (
-        f"This costs epsilon {short['alone']:.4g} by its mechanism; {whose} has spent "
-        f"{short['before']:.4g} of {short['epsilon']:.4g}. Nothing was charged."
-    )
 
 
 def _plan(office: Office, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,14 +258,6 @@ def settle(office: Office, job: Mapping[str, Any], *, again: bool) -> None:
     _end(office, job["id"], state, reason)
 
 
-def _sync(path: Path) -> None:
-    place = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
-
-
 class Workers:
     """The process that claims jobs and forks a child for each."""
 
@@ -368,9 +353,8 @@ class Workers:
     def _note_heads(self) -> None:
         """Write down the newest line of every chain, for the next start."""
         heads = {name: self.office.ledger.dataset(name).head() for name in self.office.budgets()}
-        aside = self.settings.witness.with_suffix(".part")
-        aside.write_text(json.dumps({"heads": heads}))
-        aside.replace(self.settings.witness)
+        with atomic_write(self.settings.witness) as file:
+            file.write(json.dumps({"heads": heads}).encode())
 
     def _sweep(self) -> None:
         """Delete what is older than it is kept."""

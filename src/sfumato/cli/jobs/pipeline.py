@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+import sfumato
 from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
@@ -28,7 +31,7 @@ from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
 from sfumato.tables.columns import arrow, codes_of
 from sfumato.tables.files import TableFile
-from sfumato.tables.schema import TableBounds, Target
+from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import TextFormat
 
 # The names of the command line, and the public classes they stand for.
@@ -102,17 +105,21 @@ def fit_table(
     options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Train a private model on a table."""
-    bounds.require_confirmed()
     target_column = (bounds := bounds.with_target(target)).target
     assert target_column is not None  # noqa: S101 - or it had been refused
     if model is None:
         is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
         n_rows = source.n_rows if isinstance(source, TableFile) and is_public else None
         model = default_model(bounds, promise, n_rows)
-    if promise.unit == Unit.PERSON and bounds.person is None:
-        raise InvalidInputError("Unit 'person' needs the column of IDs: person in the bounds.")
-    estimator = make_model(class_of(model), promise, bounds, options)
-    require_task(estimator, target_column)
+    if model not in MODELS:
+        raise InvalidInputError(f"'model' must be one of {', '.join(MODELS)}. Got {model!r}.")
+    estimator = make_model(getattr(sfumato, MODELS[model]), promise, bounds, options)
+    if is_classifier(estimator) != (target_column.labels is not None):
+        kind = "a number" if target_column.labels is None else "a label"
+        raise InvalidInputError(
+            f"The target {target_column.name!r} is {kind}, which {MODELS[model]} does not predict. "
+            "Choose another '--model', or leave it out: the default depends on the target."
+        )
     return fit_rows(estimator, source)
 
 
@@ -125,16 +132,6 @@ def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | No
     if n_rows is not None:
         are_few = n_rows * promise.epsilon >= ROWS_PER_COLUMN * n_features
     return "additive" if are_few else "linear"
-
-
-def require_task(estimator: Any, target: Target) -> None:
-    """Refuse, before any charge, a model for another kind of target."""
-    if is_classifier(estimator) != (target.labels is not None):
-        kind = "a number" if target.labels is None else "a label"
-        raise InvalidInputError(
-            f"The target {target.name!r} is {kind}, which {type(estimator).__name__} does not "
-            "predict. Choose another '--model', or leave it out: the default depends on the target."
-        )
 
 
 def predict_table(
@@ -182,9 +179,6 @@ def fabricate_table(
     options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Make private rows that behave like those of a table, of the same columns and types."""
-    import sfumato
-
-    bounds.require_confirmed()
     bounds = bounds if target is None else bounds.with_target(target)
     fabricator = make_model(sfumato.Fabricator, promise, bounds, options)
     fit_rows(fabricator, source)
@@ -193,6 +187,29 @@ def fabricate_table(
     order = [*order, *table.column_names]  # parts of dates are columns of their own
     names = [name for name in dict.fromkeys(order) if name in table.column_names]
     return table.select(names), fabricator
+
+
+def release_statistic(
+    source: TableFile | Partitions,
+    bounds: TableBounds,
+    promise: PrivacyRequest,
+    name: str,
+    columns: Sequence[str],
+    settings: Mapping[str, Any],
+) -> Any:
+    """Release a statistic of some columns, such as "release_mean", in groups."""
+    function = getattr(sfumato, name)
+    takes = signature(function).parameters
+    chosen = (
+        {"columns": columns}
+        if "columns" in takes
+        else dict(zip(("column",), columns, strict=False))
+    )
+    if "columns" not in takes and len(columns) != ("column" in takes):
+        number = "one column" if "column" in takes else "groups and no column"
+        raise InvalidInputError(f"{name} takes {number}.")
+    release = partial(function, bounds=bounds, **chosen, **settings, **vars(promise))
+    return fit_rows(SimpleNamespace(bounds=bounds, relation=promise.relation, fit=release), source)
 
 
 def make_model(
@@ -237,12 +254,3 @@ def target_rows(model: Any, source: TableFile) -> tuple[Any, Any]:
     source.require([bounds.target.name])
     table = source.read(list(bounds.types()))
     return table, bounds.target.values(table[bounds.target.name])
-
-
-def class_of(model: str) -> Any:
-    """Return the class of a name of the command line."""
-    import sfumato  # here, because classes are looked up when they are asked for
-
-    if model not in MODELS:
-        raise InvalidInputError(f"'model' must be one of {', '.join(MODELS)}. Got {model!r}.")
-    return getattr(sfumato, MODELS[model])

@@ -105,7 +105,7 @@ const draw = async () => {
   const colours = [of("--accent"), of("--blue"), of("--good"), of("--violet"), of("--warn"), of("--quiet")];
   const config = { background: null, font: "system-ui, sans-serif", axis, view: { stroke: null }, title: { color: of("--ink"), anchor: "start", fontSize: 14 },
     legend: { labelColor: of("--ink"), titleColor: of("--quiet"), orient: "bottom", columns: 1, labelLimit: 320 },
-    mark: { color: of("--accent") }, rule: { color: of("--accent") }, range: { category: colours, ramp: [of("--raised"), of("--accent")], heatmap: [of("--raised"), of("--accent")] } };
+    mark: { color: of("--accent") }, rule: { color: of("--accent") }, range: { category: colours } };
   for (const place of document.querySelectorAll("[data-chart]")) {
     const told = JSON.parse(place.dataset.chart);
     const width = Math.max(place.clientWidth - 24, 200);
