@@ -57,7 +57,7 @@ TOO_SLOW = (
     f"On {tasks.REHEARSED_ROWS} dummy rows these settings exceeded the time or memory of a "
     "rehearsal. Choose smaller settings. Nothing was charged."
 )
-DOES_NOT_FIT = "More would be spent than there is. Nothing was charged."
+DOES_NOT_FIT = "It costs more than is left. Nothing was charged."
 NO_QUOTA = "You have no quota. Nothing was charged."
 CHARGED_AND_LOST = (
     "The job was charged and ended before its result was stored. Nothing was shown; the charge "

@@ -200,14 +200,12 @@ def release_statistic(
     """Release a statistic of some columns, such as "release_mean", in groups."""
     function = getattr(sfumato, name)
     takes = signature(function).parameters
-    chosen = (
-        {"columns": columns}
-        if "columns" in takes
-        else dict(zip(("column",), columns, strict=False))
-    )
-    if "columns" not in takes and len(columns) != ("column" in takes):
-        number = "one column" if "column" in takes else "groups and no column"
-        raise InvalidInputError(f"{name} takes {number}.")
+    chosen: dict[str, Any] = {"columns": columns}
+    if "columns" not in takes:
+        chosen = {"column": columns[0]} if columns else {}
+        if len(columns) != ("column" in takes):
+            number = "one column" if "column" in takes else "groups and no column"
+            raise InvalidInputError(f"{name} takes {number}.")
     release = partial(function, bounds=bounds, **chosen, **settings, **vars(promise))
     return fit_rows(SimpleNamespace(bounds=bounds, relation=promise.relation, fit=release), source)
 
