@@ -107,17 +107,17 @@ def main() -> None:
                         }
                     )
                     print(numbers[-1], flush=True)
-                write(
-                    options.name,
-                    numbers,
-                    seed=None,
-                    unit="record",
-                    delta=DELTA,
-                    device=device_name(),
-                    cores_used=cpu_count(),
-                    held_out=options.held_out,
-                    beside=options.beside,
-                )
+                    write(
+                        options.name,
+                        numbers,
+                        seed=None,
+                        unit="record",
+                        delta=DELTA,
+                        device=device_name(),
+                        cores_used=cpu_count(),
+                        held_out=options.held_out,
+                        beside=options.beside,
+                    )
 
 
 def _relations(features: str, options: argparse.Namespace) -> list[str]:

@@ -46,6 +46,19 @@ def test_every_result_is_shown() -> None:
     assert kept == pages.SHOWN
 
 
+def test_figures_of_pages_are_those_of_results() -> None:
+    """And a digit that is changed in any line, or a figure of no result, is noticed."""
+    figures = pytest.importorskip("benchmarks.figures")
+    for page, lines in figures.PAGES.items():
+        text = (figures.ROOT / page).read_text()
+        assert figures.compare(page, text) == ([], []), page
+        plain = figures.CODE.sub("", text).replace("**", "")
+        for line in lines():
+            wrong = re.sub(r"\d(?=\D*$)", lambda digit: str(9 - int(digit[0])), line)
+            assert line in figures.compare(page, plain.replace(line, wrong))[0], line
+        assert figures.compare(page, text + "\nreaches .987 there") == ([], [".987"])
+
+
 def test_kept_ratios_follow_from_kept_values() -> None:
     rows = pytest.importorskip("benchmarks.peers.rows")
     pages = pytest.importorskip("benchmarks.pages")
