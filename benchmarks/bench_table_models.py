@@ -16,13 +16,21 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.recording import timed, write
-from sfumato import TableBounds
-from sfumato.cli.jobs.pipeline import class_of
+from sfumato import (
+    PrivateAdditiveClassifier,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    TableBounds,
+)
 from sfumato.tables.proposal import rounded_outwards
 
 EPSILONS = (0.3, 1.0, 3.0)
 RUNS = 5
-MODELS = ("additive", "linear", "gaussian")
+MODELS = {
+    "additive": PrivateAdditiveClassifier,
+    "linear": PrivateLinearClassifier,
+    "gaussian": PrivateGaussianClassifier,
+}
 LABEL = "label"
 
 
@@ -90,7 +98,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rows = [
         {"table": name, "model": model, "epsilon": epsilon}
-        | measured(class_of(model), *table(), epsilon)
+        | measured(MODELS[model], *table(), epsilon)
         for name, table in TABLES.items()
         for model in MODELS
         for epsilon in EPSILONS

@@ -289,7 +289,7 @@ def open_dataset(call: Call, name: str, body: Opening) -> Record:
     if set(body.columns) != set(proposed["columns"]):
         raise InvalidInputError("State all columns of the table, and no others.")
     if proposed.get("file") and body.file is None:
-        raise InvalidInputError("State the file format: its words for 'missing' are cells.")
+        raise InvalidInputError("'file' must say how missing cells are written.")
     target = proposed.get("target")
     columns = {column: as_typed(column, facts) for column, facts in body.columns.items()}
     record = {**proposed, "columns": columns, "confirmed": True}

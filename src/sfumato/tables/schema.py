@@ -408,7 +408,7 @@ class TableBounds:
         found: dict[str, Any] = {"version": LAYOUT, "confirmed": True, "columns": records}
         if target is not None:
             if target not in records:
-                raise InvalidInputError(f"'columns' must declare the target {target!r}.")
+                raise InvalidInputError(f"'columns' must say what the target {target!r} can be.")
             found["target"] = {"column": target, **records.pop(target)}
             if "categories" in found["target"]:
                 found["target"]["labels"] = found["target"].pop("categories")
