@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dask
 import dask.dataframe
@@ -50,6 +51,7 @@ from sfumato.sums.partitions import PartitionedRecords, SecretMessage, open_sum,
 from sfumato.sums.persons import PersonSum
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 from sfumato.sums.table_parts import LocalParts
+from sfumato.tables import files
 from tests.sums.sources import (
     ThreadParts,
     in_parts,
@@ -136,6 +138,7 @@ def test_persons_are_brought_together(
 ) -> None:
     monkeypatch.setattr(engine_tables, "PERSON_BYTES", 2**15)  # several buckets
     monkeypatch.setattr(engine_tables, "free_memory", lambda: 2.0**19)
+    monkeypatch.setattr(engine_tables, "fits_in_memory", lambda _: way == "sum")
 
     def make() -> Any:
         model = ESTIMATORS[name]()
@@ -159,6 +162,25 @@ def test_rows_are_written_aside_where_memory_is_short(
     monkeypatch.setattr(grid, "fits_in_memory", lambda _: False)
     for name in ("linear", "regression"):
         same_bits(ESTIMATORS[name], table, {"glob": sources["glob"]})
+
+
+@pytest.mark.parametrize(("place", "n_passes"), [("memory", 1), ("disk", 1), ("full disk", 2)])
+def test_a_text_is_parsed_once(
+    place: str,
+    n_passes: int,
+    table: pd.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its cells are kept, unless there is no room for them: then each pass parses it."""
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.setattr(engine_tables, "fits_in_memory", lambda _: place == "memory")
+    if place == "full disk":
+        monkeypatch.setattr("tempfile.TemporaryFile", Mock(side_effect=OSError(28, "")))
+    parse = Mock(wraps=files.csv_batches)
+    monkeypatch.setattr(files, "csv_batches", parse)
+    same_bits(ESTIMATORS["moments"], table, {"csv": tmp_path / "rows.csv"})
+    assert parse.call_count == n_passes
 
 
 def test_plain_bounds_take_named_columns(table: pd.DataFrame, sources: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sfumato.core.memory import free_memory
+from sfumato.core.memory import fits_in_memory, free_memory
 from sfumato.exceptions import InvalidInputError
 from sfumato.sums.grid import RowsOnDisk
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
@@ -106,7 +106,8 @@ class LocalParts(ListedParts):
         batches = (batch for part in self._parts for batch in part())
         n_bytes = sum(int(getattr(batch, "nbytes", 0)) for batch in batches)
         largest = min(PERSON_BYTES, max(free_memory() / 32, 2**20))
-        buckets = [_Bucket() for _ in range(1 + int(n_bytes / largest))]
+        n_buckets = 1 + int(n_bytes / largest)
+        buckets = [_Bucket(n_buckets) for _ in range(n_buckets)]
         for part in self._parts:
             for batch in part():
                 numbers = partition_of(ids_of(batch), len(buckets))
@@ -157,7 +158,7 @@ class FileParts(LocalParts):
         read = [file.declared(types, text) for file in self._files]
         for file in read:
             file.require_readable(names)
-        return LocalParts([partial(_read, file, names) for file in read], names)
+        return LocalParts([_pass_over(file, names, len(read)) for file in read], names)
 
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known."""
@@ -166,13 +167,36 @@ class FileParts(LocalParts):
         return self
 
 
-def _read(file: TableFile, names: list[str] | None = None) -> Iterable[Any]:
-    if names is None and file.format == "csv":
+def _read(file: TableFile) -> Iterable[Any]:
+    if file.format == "csv":
         raise InvalidInputError(
             f"The types of the columns of '{file.path}' would be guessed from its cells: give "
             "bounds=TableBounds(...), which declares them."
         )
-    return file.batches(names)
+    return file.batches()
+
+
+def _pass_over(file: TableFile, names: list[str], n_files: int) -> Callable[[], Iterator[Any]]:
+    """Return what starts a pass; the first over a text keeps its cells for the others."""
+    if file.format == "parquet":
+        return partial(file.batches, names)
+    kept: list[_Bucket] = []
+
+    def batches() -> Iterator[Any]:
+        if kept:
+            yield from kept[0].batches()
+            return
+        found: _Bucket | None = _Bucket(n_files)
+        for batch in file.batches(names):
+            try:
+                if found is not None:
+                    found.append(batch)
+            except OSError:  # the disk is full: the text is parsed on each pass
+                found = None
+            yield batch
+        kept.extend([] if found is None else [found])
+
+    return batches
 
 
 class QueryParts(LocalParts):
@@ -225,24 +249,29 @@ def _arrow_of(frame: Any) -> Any:
 
 
 class _Bucket:
-    """Batches of a table in a file without a name; those that are not of Arrow in memory."""
+    """Batches of a table: in memory or, where so many buckets would not fit, in a nameless file."""
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its owner
-        weakref.finalize(self, self._file.close)
+    def __init__(self, n_buckets: int) -> None:
+        self._n_buckets, self._n_bytes = n_buckets, 0
+        self._file: Any = None
         self._writer: Any = None
-        self._frames: list[Any] = []
+        self._batches: list[Any] = []
 
     def append(self, batch: Any) -> None:
-        if library_of(batch) != "pyarrow":  # in a frame of pandas each cell may be of its own type
-            self._frames.append(batch)
+        is_arrow = library_of(batch) == "pyarrow"  # in one of pandas each cell is of its own type
+        self._n_bytes += batch.nbytes if is_arrow else 0
+        in_memory = self._writer is None and fits_in_memory(self._n_buckets * self._n_bytes)
+        if in_memory or not is_arrow:
+            self._batches.append(batch)
             return
         if self._writer is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its owner
+            weakref.finalize(self, self._file.close)
             self._writer = arrow("ipc").new_stream(self._file, batch.schema)
         self._writer.write_table(batch)
 
     def batches(self) -> Iterator[Any]:
-        yield from self._frames
+        yield from self._batches
         if self._writer is None:
             return
         self._writer.close()

@@ -24,11 +24,10 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 import sfumato
-from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
-from sfumato.sums.table_parts import GLOB, FileParts, LocalParts
+from sfumato.sums.table_parts import GLOB, FileParts
 from sfumato.tables.columns import arrow, codes_of
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
@@ -76,23 +75,16 @@ def fit_rows(model: Any, source: TableFile | Partitions) -> Any:
     names = list(model.bounds.types())
     source.require(names)
     may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
-    # A text is parsed once, whatever the passes; other files are read again where they are long.
-    read = partial(source.batches, names)
-    is_kept = False
-    is_long = source.n_rows * len(names) > LONG  # public, or without effect on releases
-    if not is_long or (source.format == "csv" and fits_in_memory(3 * source.path.stat().st_size)):
-        read, is_kept = partial(iter, list(read())), True
-    if is_long:
-        if may_be_empty and not is_kept:  # a damaged file is found before the charge
-            for _ in read():
+    if source.n_rows * len(names) > LONG:  # public, or without effect on releases
+        parts = FileParts([source.path]).declared(model.bounds.types(), model.bounds.text)
+        if may_be_empty:  # a damaged file is found before the charge
+            for _ in parts.map(lambda _, batches: sum(map(len, batches))):
                 pass
         try:
-            return model.fit(LocalParts([read], names))
+            return model.fit(parts)
         except (UnsupportedModeError, MissingBoundsError):  # before any charge
             pass  # it needs all rows at once, or their labels: a refusal would tell of a secret n
-    parts = list(read())  # no rows at all are an error where their number is public
-    whole = arrow().concat_tables(parts) if parts else None
-    return model.fit(source.read(names, may_be_empty=may_be_empty) if whole is None else whole)
+    return model.fit(source.read(names, may_be_empty=may_be_empty))
 
 
 def fit_table(
