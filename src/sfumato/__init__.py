@@ -57,11 +57,9 @@ if TYPE_CHECKING:
         PrivateLargeMarginGaussianClassifier,
     )
     from sfumato.privacy.guarantee import Guarantee
-    from sfumato.synthetic import (
-        Fabricator,
-        LinkedTables,
-        PrivateAffineHullClassifier,
-    )
+    from sfumato.synthetic.fabricator import Fabricator
+    from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
+    from sfumato.synthetic.linked import LinkedTables
     from sfumato.tables import TableBounds, TableEncoder, check_table
     from sfumato.tables.bounds import Bounds
 
@@ -105,7 +103,9 @@ _MODULES = {
         "LargeMarginGaussianClassifier",
         "PrivateLargeMarginGaussianClassifier",
     ),
-    "sfumato.synthetic": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
+    "sfumato.synthetic.fabricator": ("Fabricator",),
+    "sfumato.synthetic.hull_classifier": ("PrivateAffineHullClassifier",),
+    "sfumato.synthetic.linked": ("LinkedTables",),
     "sfumato.models.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
     "sfumato.papers.kahm": ("EntryHullClassifier",),
     "sfumato.models.pipelines": ("check_pipeline",),

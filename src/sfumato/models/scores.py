@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
-from sklearn.metrics import roc_auc_score
 
 from sfumato.core.arrays import is_foreign_array
 from sfumato.exceptions import (
@@ -146,6 +145,8 @@ def measure(model: Any, X: Any, truth: ArrayLike) -> dict[str, float]:
     known = (places := label_places(labels, truth)) >= 0
     found = {"accuracy": float(are_right(labels, predicted[known], truth[known]).mean())}
     if len(labels) == 2 and hasattr(model, "predict_proba") and len(np.unique(places[known])) == 2:
+        from sklearn.metrics import roc_auc_score  # here, because it takes time
+
         chances = np.asarray(model.predict_proba(X))[known, 1]
         found["auc"] = float(roc_auc_score(places[known] == 1, chances))
     return found

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.models.additive import ColumnCurve
 from sfumato.report.pages import render
 from sfumato.report.words import number
+
+if TYPE_CHECKING:
+    from sfumato.models.additive import ColumnCurve
 
 Mark = tuple[str, dict[str, Any], str]
 

@@ -5,7 +5,3 @@ Read `fabricator` first; then `cells` (columns as cells, values inside them) and
 people and their events, and back; `quality` measures fabricated rows; `hull_classifier` fits hulls
 to rows drawn from private Gaussians.
 """
-
-from sfumato.synthetic.fabricator import Fabricator
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
-from sfumato.synthetic.linked import LinkedTables
