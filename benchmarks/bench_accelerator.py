@@ -1,9 +1,10 @@
 """A linear fit, CIFAR-10 through `PrivateImageClassifier.fit`, and bits by place, on a GPU.
 
-SFUMATO_DATA=... python -m benchmarks.bench_accelerator [linear] [images] [places] [--runs 5]
+SFUMATO_DATA=... python -m benchmarks.bench_accelerator [PART ...] [--runs 5]
 
 `linear`: `PrivateLinearClassifier` with its defaults on scattering features of all of MNIST, which
-are on the GPU, everything loaded. `images`: all of CIFAR-10 from pixels to predictions by `fit` and
+are on the GPU, everything loaded. `hulls`: all of MNIST by `AffineHullClassifier`, from its first
+layer to exact predictions. `images`: all of CIFAR-10 from pixels to predictions by `fit` and
 `predict`, the first time with the libraries of the GPU still to be loaded. `places`: of how many
 images the place in a block, or another image of it, changes the bits of the features. Needs PyTorch
 with CUDA. JSON: results/accelerator.json, part by part.
@@ -23,7 +24,8 @@ from joblib import cpu_count
 
 from benchmarks.bench_frontier import FEATURES, images as read_images
 from benchmarks.recording import RESULTS, write
-from sfumato import Bounds, PrivateImageClassifier, PrivateLinearClassifier
+from sfumato import AffineHullClassifier, Bounds, PrivateImageClassifier, PrivateLinearClassifier
+from sfumato.core.arrays import to_numpy
 from sfumato.models import image_features
 from sfumato.models.images import best_features
 
@@ -70,6 +72,29 @@ def linear(runs: int) -> Iterator[dict[str, Any]]:
         "fit_wall_s": round(float(np.mean(walls[1:])), 3),
         "each": walls[1:],
         "accuracy": round(float(np.mean(accuracies[1:])), 4),
+    }
+
+
+def hulls(runs: int) -> Iterator[dict[str, Any]]:
+    train, y, test, y_test, _ = read_images("mnist")
+    rows, queries = (torch.as_tensor(part, device="cuda") for part in (train, test))
+    fits, predictions, accuracies = [], [], []
+    for _ in range(runs + 1):  # the first loads the libraries
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        model = AffineHullClassifier(n_layers=5, random_state=0).fit(rows, y)
+        torch.cuda.synchronize()
+        fitted = time.perf_counter()
+        accuracies.append(float(np.mean(to_numpy(model.predict(queries)) == y_test)))
+        fits.append(round(fitted - start, 3))
+        predictions.append(round(time.perf_counter() - fitted, 3))
+    yield {
+        "what": "MNIST, hulls of 5 layers",
+        "fit_s": fits[1:],
+        "predict_s": predictions[1:],
+        "end_to_end_s": round(float(np.mean(np.add(fits[1:], predictions[1:]))), 3),
+        "accuracy": round(float(np.mean(accuracies)), 4),
+        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1),
     }
 
 
@@ -125,7 +150,7 @@ def places(_: int) -> Iterator[dict[str, Any]]:
             }
 
 
-PARTS = {"linear": linear, "images": images, "places": places}
+PARTS = {"linear": linear, "hulls": hulls, "images": images, "places": places}
 
 
 if __name__ == "__main__":

@@ -93,7 +93,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "hulls_sizes": "the paper's Table 11",
             "hulls_oracle": "against the formulas as printed",
             "hulls_growth": "growth",
-            "hulls_gpu": "on a GPU",
         },
     ),
     "Membership mappings and transfer": (
