@@ -21,10 +21,6 @@ Verdict = Literal[
 ERRORS = 2.0  # standard errors of the mean of paired runs within which a claim is not decided
 
 
-def _silence(line: str) -> None:
-    """Notify nobody."""
-
-
 @dataclass(frozen=True)
 class Setting:
     """How a reproduction is to run.
@@ -49,7 +45,7 @@ class Setting:
 
     quick: bool = False
     runs: int = 3
-    tell: Callable[[str], None] = field(default_factory=lambda: _silence)
+    tell: Callable[[str], None] = field(default_factory=lambda: lambda _: None)
     device: str | None = None
     n_jobs: int | None = None
     cell: Mapping[str, str] = field(default_factory=dict)
@@ -125,8 +121,8 @@ class Comparison:
     within : float or None
         How far ours may lie from ``printed`` (absolute) and still count as reproduced; None shows
         the figures side by side and judges nothing, as where only other data are public.
-    better : {"either", "higher", "lower"}
-        ``higher`` and ``lower`` let a figure pass that is better than the printed one.
+    better : {"either", "lower"}
+        ``lower`` lets any figure below the printed one pass, such as seconds.
     unit : str
         What the figures count: ``"accuracy"``, ``"s"``, ``"mis"``.
     paper_sd, strict_sd : float or None
@@ -138,7 +134,7 @@ class Comparison:
     paper: float | None
     strict: float | None
     within: float | None = 0.01
-    better: Literal["either", "higher", "lower"] = "either"
+    better: Literal["either", "lower"] = "either"
     unit: str = "accuracy"
     paper_sd: float | None = None
     strict_sd: float | None = None
@@ -157,11 +153,7 @@ class Comparison:
         if self.printed is None or ours is None or self.within is None:
             return None
         ahead = ours - self.printed
-        if self.better == "higher":
-            return ahead >= -self.within
-        if self.better == "lower":
-            return ahead <= self.within
-        return abs(ahead) <= self.within
+        return (ahead if self.better == "lower" else abs(ahead)) <= self.within
 
 
 @dataclass(frozen=True)

@@ -44,21 +44,18 @@ CONDITIONS = (
 )
 
 
-@dataclass(frozen=True)
-class PrintedBudget:
-    """``epsilon'`` and the extra regulariser of Chaudhuri et al. 2011, Algorithm 2."""
+def printed_budget(
+    epsilon: float, n_rows: int, lam: float, huber_width: float
+) -> tuple[float, float]:
+    """Return ``epsilon'`` and the extra regulariser of Chaudhuri et al. 2011, Algorithm 2.
 
-    epsilon: float
-    extra: float
-
-
-def printed_budget(epsilon: float, n_rows: int, lam: float, huber_width: float) -> PrintedBudget:
-    """``epsilon - log(1 + 2c/(n lam) + c²/(n lam)²)``, or epsilon/2 with more regularisation."""
+    ``epsilon - log(1 + 2c/(n lam) + c²/(n lam)²)``, or epsilon/2 with more regularisation.
+    """
     c = 1 / (2 * huber_width)
     left = epsilon - 2 * math.log1p(c / (n_rows * lam))
     if left > 0:
-        return PrintedBudget(left, 0.0)
-    return PrintedBudget(epsilon / 2, c / (n_rows * math.expm1(epsilon / 4)) - lam)
+        return left, 0.0
+    return epsilon / 2, c / (n_rows * math.expm1(epsilon / 4)) - lam
 
 
 def log_determinant(huber_width: float, curvature: float) -> float:
@@ -223,14 +220,14 @@ def _printed_machine(
 ) -> GammaObjectiveMechanism:
     """``||b|| ~ Gamma(size, 2/epsilon')``: the rate of our mechanism, with what it really costs."""
     lam = DEFAULT_LAMBDA if model.regularization is None else model.regularization / n_rows
-    printed = printed_budget(share * model.epsilon, n_rows, lam, model.huber_width)
-    convexity = n_rows * (lam + printed.extra)
+    epsilon, extra = printed_budget(share * model.epsilon, n_rows, lam, model.huber_width)
+    convexity = n_rows * (lam + extra)
     kappa = log_determinant(model.huber_width, convexity)
     return GammaObjectiveMechanism(
         sensitivity=2.0,
         kappa=kappa,
         strong_convexity=convexity,
-        epsilon=(printed.epsilon + kappa) / (1 - GAMMA_SHARE),
+        epsilon=(epsilon + kappa) / (1 - GAMMA_SHARE),
         size=size,
     )
 
