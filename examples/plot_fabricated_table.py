@@ -28,7 +28,7 @@ print(made.head())
 numbers = ["age", "earlier_stays", "days"]
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
 for axis, rows, title in zip(axes, (patients, made), ("table", "fabricated"), strict=False):
-    axis.imshow(rows[numbers].astype(float).corr(), vmin=-1, vmax=1, cmap="RdBu")
+    axis.imshow(rows[numbers].astype(float).corr(), vmin=-0.3, vmax=0.3, cmap="RdBu")
     axis.set(title=f"correlations, {title}", xticks=range(3), yticks=range(3))
     axis.set(xticklabels=numbers, yticklabels=numbers if title == "table" else [])
 axes[2].hist([patients["days"], made["days"]], bins=15, label=["table", "fabricated"])

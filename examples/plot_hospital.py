@@ -35,5 +35,5 @@ figure, axes = plt.subplots(2, 3, figsize=(11, 5.5), layout="constrained")
 for axis, each in zip(axes.flat, model.explain().curves, strict=False):
     places = each.values if each.is_number else [str(value) for value in each.values]
     axis.errorbar(places, each.curve[-1], each.band[-1], fmt=".-" if each.is_number else "o")
-    axis.set_title(each.name)
+    axis.set(title=each.name, xmargin=0.1)
 plt.show()

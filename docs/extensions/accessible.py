@@ -15,23 +15,34 @@ def mend(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tre
         body = context["body"].replace("<pre>", '<pre tabindex="0">')
         table = '<div class="table-wrapper'
         body = body.replace(table, table.replace("<div", '<div tabindex="0"'))
-        context["body"] = PROSE.sub(_with_titles, body)
+        body = TABLE.sub(_as_cards, body)
+        body = body.replace("<h1>sfumato.", '<h1 class="symbol">sfumato.<wbr>')
+        context["body"] = PARAMETER.sub(r"\1: ", body)
     if "furo_navigation_tree" in context:
         context["furo_navigation_tree"] = context["furo_navigation_tree"].replace(
             'role="heading"', 'role="heading" aria-level="2"'
         )
 
 
-PROSE = re.compile(r'<table class="[^"]*\bprose\b[^"]*">.*?</table>', re.DOTALL)
+TABLE = re.compile(r'<table class="[^"]*\bdocutils\b[^"]*">.*?</table>', re.DOTALL)
+MAX_CELL = 70  # letters: a table with a longer cell is laid out as one of sentences
+PARAMETER = re.compile(r"(<p><strong>[^<]*</strong> \(.*\)) -- ")
 ROLES = {"table": "table", "tr": "row", "th": "columnheader", "td": "cell"}
 
 
-def _with_titles(found: re.Match[str]) -> str:
+def _as_cards(found: re.Match[str]) -> str:
     """Let each cell of a table of sentences know its title: on a phone the cells are stacked.
 
     Then the elements are laid out as blocks, so that what they are must be said by their roles.
     """
     table = found[0]
+    opening = table[: table.index(">")]
+    if "prose" not in opening:
+        cells = re.findall(r"<td.*?</td>", table, re.DOTALL)
+        longest = max((len(re.sub(r"<.*?>", "", cell)) for cell in cells), default=0)
+        if longest <= MAX_CELL or table.count("<th ") not in range(3, 7):
+            return table
+        table = table.replace('class="', 'class="prose ', 1)
     heads = re.findall(r"<th .*?>(.*?)</th>", table, re.DOTALL)
     titles = [re.sub(r"<.*?>", "", head).strip() for head in heads]
     for tag, role in ROLES.items():
@@ -42,7 +53,8 @@ def _with_titles(found: re.Match[str]) -> str:
 
 def _titled(row: str, titles: list[str]) -> str:
     named = iter(titles)
-    return re.sub("<td", lambda _: f'<td data-title="{escape(next(named, ""))}"', row)
+    row = re.sub("<td", lambda _: f'<td data-title="{escape(next(named, ""))}"', row)
+    return re.sub(r"<td([^>]*)>(<p></p>)?</td>", r'<td class="blank"\1></td>', row)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

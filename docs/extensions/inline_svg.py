@@ -17,7 +17,8 @@ def put_inside(app: Sphinx, doctree: nodes.document, _name: str) -> None:
         if path.suffix == ".svg" and path.is_file():
             words = nodes.Text(image.get("alt", "")).astext()
             caption = f"<figcaption>{words}</figcaption>" if words else ""
-            drawn = f'<figure class="drawing">{caption}{path.read_text()}</figure>'
+            classes = " ".join(["drawing", *image["classes"]])  # such as only-dark
+            drawn = f'<figure class="{classes}">{caption}{path.read_text()}</figure>'
             paragraph = image.parent
             raw = nodes.raw("", drawn, format="html")
             if isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1:

@@ -25,22 +25,25 @@ def main() -> None:
     train = pa.table(hospital.table(hospital.parts()[0]))
     public = {
         "age": (0, 110),
+        "ward": ["cardiology", "medicine", "orthopaedics", "surgery"],
         "emergency": bool,
+        "diabetes": bool,
         "earlier_stays": (0, 20),
+        "days": (0, 60),
         "readmitted": ["no", "yes"],
     }
     bounds = TableBounds.from_dict(public, target="readmitted")
-    model = PrivateAdditiveClassifier(epsilon=1.0, delta=1e-6, bounds=bounds).fit(train)
+    model = PrivateAdditiveClassifier(epsilon=1.0, delta=1e-5, bounds=bounds).fit(train)
     curve = next(found for found in model.explain().curves if found.name == "age")
     plt.rcParams |= {"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "sfumato"}
     for theme, look in LOOKS.items():
-        figure, (axis, card) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+        figure, (axis, card) = plt.subplots(
+            2, 1, figsize=(5.2, 5.4), height_ratios=(1.1, 1), layout="constrained"
+        )
         line, band = curve.curve[-1], curve.band[-1]
         axis.fill_between(curve.values, line - band, line + band, color=look["line"], alpha=0.2)
         axis.plot(curve.values, line, color=look["line"], lw=2)
-        axis.set_title(
-            "What age adds to the score for readmission", color=look["text"], fontsize=11
-        )
+        axis.set_title("What age adds to the score for readmission", color=look["text"])
         axis.set_xlabel("age in years", color=look["text"])
         axis.tick_params(colors=look["text"])
         axis.grid(color=look["grid"])
@@ -50,9 +53,9 @@ def main() -> None:
         card.add_patch(
             plt.Rectangle((0, 0), 1, 1, facecolor=look["card"], edgecolor=look["grid"], lw=1.5)
         )
-        card.text(0.06, 0.86, "Guarantee", color=look["line"], fontsize=12, weight="bold")
-        words = textwrap.fill(str(model.guarantee_), 46)
-        card.text(0.06, 0.79, words, color=look["text"], fontsize=9, va="top", linespacing=1.4)
+        card.text(0.04, 0.86, "Guarantee", color=look["line"], fontsize=12, weight="bold")
+        words = textwrap.fill(str(model.guarantee_), 57)
+        card.text(0.04, 0.79, words, color=look["text"], fontsize=10, va="top", linespacing=1.4)
         about = {"Date": None, "Description": "A private curve with its band, and its guarantee."}
         path = Path(__file__).with_name(f"model-{theme}.svg")
         figure.savefig(path, transparent=True, metadata=about)
