@@ -84,7 +84,7 @@ def test_one_odd_label_makes_no_other_wrong() -> None:
     names = LogisticRegression().fit(X, ["007", "7"] * 20)
     for predicted in (["007"] * 3, ["007", "007", "7"]):  # nor does an odd prediction
         assert are_right(names.classes_, np.array(predicted), np.array(["7"] * 3))[:2].sum() == 0
-        for each in ([7, 7], [7, "odd"]):  # whatever type the others have
+        for each in ([7, 7], [7, "odd"], [7, np.nan]):  # whatever type the others have
             assert label_places(names.classes_, np.array(each))[0] == 1
     model = LogisticRegression().fit(X, [0, 1] * 20)
     truth = model.predict(X).tolist()

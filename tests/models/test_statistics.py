@@ -107,6 +107,19 @@ def test_no_neighbour_is_further_away_than_was_paid_for(
     assert 2 in laws or name in ("counts", "histogram", "quantiles", "variance"), laws
 
 
+def test_cutting_to_the_grid_is_part_of_what_a_correlation_pays() -> None:
+    """Five columns, the farthest neighbours: without the cuts their sums are `apart` apart."""
+    names, one = list("abcde"), np.array([1.0, 1.0, -1.0, -1.0, -1.0])
+    rng, known = np.random.default_rng(0), dict.fromkeys(names, (-1.0, 1.0))
+    for other in -one / 6 * (1 + 3e-7 * rng.uniform(-1, 1, (20, 5))):
+        with taped() as tape:
+            for row in (one, other):
+                rows = pd.DataFrame([row, 0 * one], columns=names)
+                release_correlation(rows, names, bounds=known, epsilon=1.0)
+        here, there = tape.releases
+        assert np.abs(here.statistic - there.statistic).sum() <= here.mechanism.sensitivity
+
+
 def test_rows_that_break_their_bounds_add_nothing() -> None:
     rows = np.array([[0, 0.5, 0.5], [0, 0.8, 0.4], [3, 0.1, 0.1], [-1, 0.1, 0.1], [1, np.nan, 0.0]])
     np.testing.assert_array_equal(

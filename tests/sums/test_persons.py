@@ -37,6 +37,7 @@ from sfumato.sums.persons import (
     person_codes,
     person_digests,
     row_hashes,
+    select_person_rows,
 )
 from sfumato.sums.statistics import PlaceCounts
 from sfumato.tables.bounds import Bounds
@@ -308,6 +309,9 @@ def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any
 def test_missing_ids_among_texts_and_numbers_written_with_a_point():
     assert person_codes(np.array(["a", None, "b", None], dtype=object)).tolist() == [0, -1, 1, -1]
     assert person_codes(np.array([[7], [8], [7]])).tolist() == [7, 8, 7]
+    ids, rows = [None, 1, 1, None, 2, math.nan], np.arange(6.0)[:, None]  # theirs are dropped
+    kept = select_person_rows(rows, np.zeros(6, dtype=np.intp), ids, PersonUnit(2), group=False)
+    assert (kept.n_persons, kept.sizes.tolist()) == (2, [0, 2, 2, 0, 1, 0])
     zero, other = row_hashes(np.array([[0.0], [-0.0]]), np.zeros(2, dtype=np.intp))
     assert zero == other
     same = person_codes(np.array(["0.5", "1.50", "00.5", "0.50", "1.5"], dtype=object)).tolist()

@@ -27,7 +27,7 @@ from sfumato.models.base import PrivateEstimator
 from sfumato.models.budget import Budget, Release
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
-from sfumato.sums.grid import ROW_BITS, truncate_to_grid
+from sfumato.sums.grid import QUANTUM, ROW_BITS, truncate_to_grid
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Codes, CountTables, Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS
@@ -729,9 +729,9 @@ def release_correlation(
         raise InvalidInputError("'columns' must name two different columns of numbers or more.")
     asked = _begin(table, by, columns, **promise)
     largest = 1 + 1.5 * d + d * (d - 1) / 2  # [S7]
-    apart = d * (d + 2) ** 2 / (2 * (d + 1)) / largest
-    length = math.sqrt(1 + 1.25 * d + d * (d - 1) / 2) / largest
     products, n_products = partial(_products, largest=largest), 1 + 2 * d + d * (d - 1) // 2
+    apart = d * (d + 2) ** 2 / (2 * (d + 1)) / largest + n_products * QUANTUM
+    length = math.sqrt(1 + 1.25 * d + d * (d - 1) / 2) / largest
     sums, noise = asked.sums(products, n_products, apart, length)
     i, j = np.triu_indices(d, 1)
 

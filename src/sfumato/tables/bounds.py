@@ -279,22 +279,22 @@ class Bounds:
 
 def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     """Return the place of each label in a set, -1 for what is not in it; nothing raises."""
-    # One odd label turns an array of numbers into one of texts: the type of `y` decides nothing.
-    given = as_cells(y)
+    given = as_cells(y)  # of what type, one odd label can decide: it shall make no difference
     if labels.dtype.kind in REAL_KINDS:
         numbers, ordered = as_numbers(given), as_numbers(labels)
         places = np.searchsorted(ordered, numbers).clip(max=len(labels) - 1)
         return np.where(ordered[places] == numbers, places, -1)
     known: dict[Any, int] = {label: place for place, label in enumerate(labels.tolist())}
-    for place, number in enumerate(as_numbers(labels).tolist()):
+    pairs = zip(as_numbers(labels).tolist(), labels.tolist(), strict=True)  # 7 is "7", not "007"
+    for number, label in sorted(pairs, key=lambda p: p[1] not in (f"{p[0]:.0f}", repr(p[0]))):
         if not math.isnan(number):
-            known.setdefault(number, place)
+            known.setdefault(number, known[label])
     codes = []
     for label in given.tolist():
         try:
             if isinstance(label, bytes) and label not in known:
                 label = label.decode()
-            found = known.get(label if isinstance(label, str | bytes) else str(label))
+            found = known.get(label) if isinstance(label, str | bytes) else None
             codes.append(known.get(as_number(label), -1) if found is None else found)
         except Exception:  # not hashable, not comparable, not decodable: no label
             codes.append(-1)
