@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -18,7 +18,8 @@ from benchmarks.recording import KEPT
 ROOT = KEPT.parents[1]
 # What looks like a measured figure: three digits after the point, or two and no digit before it.
 FIGURE = re.compile(r"(?<![\w.])(?:\d+\.\d{3,}|\.\d{2,})(?![\w.]*\.\d)")
-CODE = re.compile(r"^```.*?^```", flags=re.DOTALL | re.MULTILINE)
+# Code, and what `benchmarks.reproductions` writes.
+CODE = re.compile(r"^(?:```.*?^```|<!-- results.*?^<!-- end)", flags=re.DOTALL | re.MULTILINE)
 # What others have published; no result of ours.
 PUBLISHED = (
     ".987 at ε = 2.93 on MNIST, .897 at 2.7 on Fashion-MNIST, .693 at 3 on CIFAR-10",
@@ -402,6 +403,67 @@ def federate() -> Iterator[str]:
     yield f"{bare(one('federated_record', parties=10)['accuracy'])} as ten merged models"
 
 
+def reproduced(name: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the comparisons of a reproduction by their words and units."""
+    rows = json.loads((KEPT / f"reproduce_{name}.json").read_text())["comparisons"]
+    return {(row["what"], row["unit"]): row for row in rows}
+
+
+def cdmma() -> Iterator[str]:
+    def spread(table: str, what: str, mode: str) -> str:
+        row = reproduced(f"cdmma_table-{table}")[what, "accuracy"]
+        sd = row[f"{mode}_sd"]
+        return f"{row[mode]:.3f}" + (f" ± {sd:.3f}" if sd else "")
+
+    pixel = "epsilon 0.1, a pixel"
+    found = [spread("1", *each) for each in ((pixel, "paper"), (pixel, "strict"))]
+    both = spread("1", f"{pixel}, both", "paper")
+    yield "five layers: {} as printed, {} with rows labelled by models".format(*found)
+    yield f"{both} if"
+    yield f"{reproduced('cdmma_table-1')[pixel, 'accuracy']['printed']:.3f} is printed"
+    found = [spread("2-eps-0.1", each, "paper") for each in (pixel, f"{pixel}, both")]
+    yield "({} as printed, {} with both readings)".format(*found)
+    others = (("1", "epsilon 1, a pixel"), ("inf", "no noise"))
+    alone = {spread(f"2-eps-{e}", what, m) for e, what in others for m in ("paper", "strict")}
+    yield "({} and {})".format(*sorted(alone))
+
+
+def kahm() -> Iterator[str]:
+    def span(values: Iterable[float], digits: int = 2) -> str:
+        values = list(values)
+        return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+    splits = reproduced("kahm_table-3").items()
+    for method in ("KAHM, Definitions 7 and 8", "SVM with C = 10"):
+        own = [row["paper"] for (what, _), row in splits if what.endswith(method)]
+        yield f"({span(own)}" + (", ahead on each split)" if "SVM" in method else ")")
+
+    def rows(table: int, definition: int, unit: str, cells: str = "") -> list[dict[str, float]]:
+        found = reproduced(f"kahm_table-{table}").items()
+        own = f", Definition {definition}"
+        return [
+            row
+            for (what, kind), row in found
+            if what.startswith("eps") and what.endswith(f"{cells}{own}") and kind == unit
+        ]
+
+    def lowered(table: int, unit: str, side: str, share: bool, cells: str = "") -> list[float]:
+        pairs = zip(rows(table, 12, unit, cells), rows(table, 15, unit, cells), strict=True)
+        return [100 * (1 - b[side] / a[side]) if share else a[side] - b[side] for a, b in pairs]
+
+    loss = [span(lowered(6, "accuracy", side, False, "n 20")) for side in ("paper", "printed")]
+    yield "lower accuracy by {} (printed: {})".format(*loss)
+    for table, cells in ((6, "n 20"), (7, "")):
+        made = [row for d in (12, 15) for row in rows(table, d, "accuracy", cells)]
+        both = [span(row[side] for row in made) for side in ("strict", "paper")]
+        yield "({} against {})".format(*both)
+    for unit, words in (("mis", "lower mis by"), ("accuracy", "accuracy by")):
+        shares = [span(lowered(7, unit, side, True), 0) for side in ("paper", "printed")]
+        yield words + " {} % (printed: {} %)".format(*shares)
+    most = [max(row[side] for row in rows(7, 12, "mis")) for side in ("paper", "printed")]
+    yield "mis up to {:.1f}; printed: {:.1f}".format(*most)
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "README.md": readme,
     "docs/index.md": home,
@@ -411,6 +473,8 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/howto/spend-a-budget.md": charges,
     "docs/howto/statistics.md": statistics,
     "docs/explanation/peers.md": peers,
+    "docs/reproductions/cdmma.md": cdmma,
+    "docs/reproductions/kahm.md": kahm,
     "docs/explanation/frontier.md": frontier,
     "docs/explanation/hulls.md": hulls,
     "docs/explanation/mappings.md": mappings,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.recording import RESULTS
-from benchmarks.reproductions.page import block_of, figures
+from benchmarks.reproductions.page import block_of, curves, figures
 from benchmarks.reproductions.recorded import Recorded, from_runs
 from sfumato.papers import PAPERS, Entry, entries_of
 
@@ -28,6 +28,8 @@ def rebuild(folder: Path = PAGES) -> None:
         page = f"{above}{BEGIN}\n{block_of(found)}\n{END}{rest.partition(END)[2]}"
         (folder / f"{paper}.md").write_text(page)
         (folder / f"{paper}.csv").write_text(figures(found))
+        if paper == "feddpdr":
+            (folder / "feddpdr_curves.csv").write_text(curves(found))
 
 
 def result_of(entry: Entry) -> Recorded | None:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from benchmarks.reproductions.recorded import Recorded
 from sfumato.papers import Comparison, Entry, Outcome, verdict_of
 
+TABLE = "```{{csv-table}}\n:file: {}.csv\n:header-rows: 1\n```"
+METHODS = ("FedDPDR-DPML, aligned", "FedDPDR-DPML", "DPDR-DPML", "DPML", "Non-Priv")
 COLUMNS = (
     "entry",
     "what",
@@ -27,10 +29,11 @@ COLUMNS = (
 def block_of(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     """Return the part of a paper's page that the kept results write."""
     paper = found[0][0].paper
-    table = f"```{{csv-table}}\n:file: {paper}.csv\n:header-rows: 1\n```"
+    table = TABLE.format(paper)
     opened = ":::{raw} html\n<details><summary>Show every figure</summary>\n:::"
     closed = ":::{raw} html\n</details>\n:::"
-    parts = [summary(found), *notes(found), "### Figures", opened, table, closed]
+    lines = [TABLE.format(f"{paper}_curves")] if paper == "feddpdr" else []
+    parts = [summary(found), *lines, *notes(found), "### Figures", opened, table, closed]
     return "\n\n".join(parts)
 
 
@@ -54,6 +57,27 @@ def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
             f"| {sources} |"
         )
     return "\n".join(lines)
+
+
+def curves(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
+    """Return accuracies by method as CSV: one line per figure and data set, over the axis."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ("figure", "data", "runs", *METHODS[:0:-1], "signs aligned", "mended federation")
+    )
+    for entry, known in found:
+        by: dict[tuple[str, int], dict[str, list[str]]] = {}
+        for row, runs, _ in known.rows if known and entry.name.startswith("figure") else ():
+            method = next(each for each in METHODS if row.what.endswith(each))
+            shown = by.setdefault((row.what.partition(", ")[0], runs), {})
+            shown.setdefault(method, []).append(f"{row.paper:.2f}")
+            if method == METHODS[1]:
+                shown.setdefault("mended", []).append(f"{row.strict:.2f}")
+        for (data, runs), shown in by.items():
+            cells = (" ".join(shown[each]) for each in (*METHODS[::-1], "mended"))
+            writer.writerow((entry.name, data, runs, *cells))
+    return text.getvalue()
 
 
 def notes(found: Sequence[tuple[Entry, Recorded | None]]) -> list[str]:

@@ -30,16 +30,18 @@ def test_the_verdict_stands_for_the_warning_of_a_refuted_guarantee() -> None:
 
 
 def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
-    series = {"x": np.arange(3.0), "n": np.int64(2), "name": "curve"}
+    series = {"a panel": {"curve": np.arange(4.0).reshape(2, 2)}}
     outcome = Outcome(ROWS, {"it grows": True}, series, remarks=("A note.",))
-    found = reproduce(an_entry(outcome, broken="It fails."))
+    setting = Setting(runs=2, cell={"eps": "1"})
+    found = reproduce(an_entry(outcome, broken="It fails.", cells=("eps",)), setting)
     files = keep(found, tmp_path / "new" / "folder")
-    assert [file.name for file in files] == ["kahm-table-1.json", "kahm-table-1.png"]
+    assert [file.name for file in files] == ["kahm-table-1-eps-1.json", "kahm-table-1-eps-1.png"]
     kept = json.loads(files[0].read_text())
+    assert kept["command"] == "sfumato reproduce kahm --table 1 --cell eps=1 --runs 2"
     assert kept["verdict"] == found.verdict
     assert kept["comparisons"][0]["agrees"] is True
     assert kept["comparisons"][1]["printed"] is None
-    assert kept["series"] == {"x": [0.0, 1.0, 2.0], "n": 2, "name": "curve"}
+    assert kept["series"] == {"a panel": {"curve": [[0.0, 1.0], [2.0, 3.0]]}}
     assert kept["claims"] == {"it grows": True}
     assert {"machine", "seconds", "versions", "remarks", "broken", "data"} <= set(kept)
     assert files[1].read_bytes().startswith(b"\x89PNG")

@@ -168,9 +168,7 @@ class Outcome:
         What the table or figure is there to show, each as a sentence and whether our numbers show
         it; these are judged for entries without printed numbers, and are shown in a quick run.
     series : mapping
-        JSON-ready arrays for the picture.
-    draw : callable or None
-        Draws ``series`` on a matplotlib figure; None for bars of the comparisons.
+        Panels of the picture, each with points by name; without them it shows the comparisons.
     remarks : tuple of str
         What a reader must know: stand-ins, smaller samples, parameters the paper leaves open.
     """
@@ -178,7 +176,6 @@ class Outcome:
     comparisons: tuple[Comparison, ...]
     claims: Mapping[str, bool] = field(default_factory=dict)
     series: Mapping[str, Any] = field(default_factory=dict)
-    draw: Callable[[Any, Mapping[str, Any]], None] | None = None
     remarks: tuple[str, ...] = ()
 
 

@@ -31,10 +31,10 @@ def picture(title: str, outcome: Outcome, file: BinaryIO) -> None:
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
-    if outcome.draw is None:
-        draw_comparisons(figure, outcome.comparisons)
+    if outcome.series:
+        draw_panels(figure, outcome.series)
     else:
-        outcome.draw(figure, outcome.series)
+        draw_comparisons(figure, outcome.comparisons)
     figure.suptitle(title, fontsize=11, wrap=True)
     figure.savefig(file, format="png", dpi=RESOLUTION)
 

@@ -67,7 +67,12 @@ class Reproduction:
         for package in PACKAGES:
             with suppress(PackageNotFoundError):  # Sfumato itself may run from its sources
                 versions[package] = version(package)
+        kind, _, number = self.entry.name.partition("-")
+        cell = ",".join(f"{name}={value}" for name, value in self.setting.cell.items())
+        words = ["sfumato reproduce", self.entry.paper, f"--{kind}", number]
+        words += ["--cell", cell] * bool(cell) + ["--quick"] * self.setting.quick
         return {
+            "command": " ".join([*words, "--runs", str(self.setting.runs)]),
             "paper": self.entry.paper,
             "entry": self.entry.name,
             "title": self.entry.title,

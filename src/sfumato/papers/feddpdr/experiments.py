@@ -30,7 +30,6 @@ from sfumato.papers.entry import (
     compare_runs,
 )
 from sfumato.papers.feddpdr.methods import ALIGNED, MENDED, METHODS, RAW, UNIT, learn
-from sfumato.papers.pictures import draw_panels
 
 WAYS = (RAW, MENDED)
 SHOWN = (*METHODS, ALIGNED)
@@ -187,7 +186,7 @@ def figure(setting: Setting, name: str) -> Outcome:
         judged = sentences(name, found[RAW], at)
         claims |= {f"{label}, {words}": holds for words, holds in judged.items()}
     remarks = (*REMARKS, NO_SENTENCES) if name == "figure-2" else REMARKS
-    return Outcome(tuple(comparisons), claims, series, draw_panels, remarks)
+    return Outcome(tuple(comparisons), claims, series, remarks)
 
 
 PRINTED_SECONDS = {

@@ -28,7 +28,6 @@ from sfumato.papers.functions.release import (
     machine_sensitivity,
     sobolev_density_sensitivity,
 )
-from sfumato.papers.pictures import draw_panels
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -136,7 +135,6 @@ def figure_1(setting: Setting) -> Outcome:
             }
         ),
         series=curves,
-        draw=draw_panels,
         remarks=(SPREAD_OPEN, BETA_LARGE),
     )
 
@@ -150,7 +148,6 @@ def figure_2(setting: Setting) -> Outcome:
         (found["compared"], shown),
         claims=claims_of({"the released curve has lost its smoothness": rough - 4}),
         series=curves,
-        draw=draw_panels,
         remarks=(
             SPREAD_OPEN,
             BETA_LARGE,
@@ -241,7 +238,6 @@ def figure_3(setting: Setting) -> Outcome:
             {"the released machine decides nearly as the machine does": np.array(kept[0]) - 0.85}
         ),
         series=series,
-        draw=draw_panels,
         remarks=(
             "Rows, bandwidth, regulariser and beta of Figure 3 are not printed; ours: 1000 points "
             "of two crescents, h = 0.2, lambda = 0.01, alpha = 1, beta = 1e-5.",

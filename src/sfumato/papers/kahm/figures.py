@@ -25,7 +25,6 @@ from sfumato.papers.kahm.systems import (
     PrintedAffineHullClassifier,
     PrintedFabricator,
 )
-from sfumato.papers.pictures import draw_panels
 from sfumato.tables.bounds import Bounds
 
 Rows = NDArray[Any]
@@ -162,7 +161,7 @@ def figure(setting: Setting, show: Callable[[Setting], tuple[Panels, dict[str, b
         title: {name: np.asarray(points).round(4).tolist() for name, points in sets.items()}
         for title, sets in panels.items()
     }
-    return Outcome((), claims, series, draw_panels, (NO_NUMBERS,))
+    return Outcome((), claims, series, (NO_NUMBERS,))
 
 
 NO_NUMBERS = (
