@@ -266,18 +266,17 @@ class SmoothedCurves:
         """Smooth curves; no value makes it raise."""
         seen = np.isfinite(rows)
         ends = self.middle - self.half, self.middle + self.half
-        scaled = np.clip(np.where(seen, rows, self.middle), *ends)
+        is_whole = bool(seen.all())
+        scaled = np.clip(rows if is_whole else np.where(seen, rows, self.middle), *ends)
         scaled -= self.middle
         scaled /= self.half
         np.clip(scaled, -1.0, 1.0, out=scaled)
-        found = np.zeros(scaled.shape)
+        found = np.empty(scaled.shape)
         patterns, members = seen[:1], None
-        curves: Any = slice(None)
-        if not seen.all():  # sorting rows takes longer than all that follows
+        if not is_whole:  # sorting rows takes longer than all that follows
             patterns, members = np.unique(seen, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
-            if members is not None:
-                curves = np.flatnonzero(members.ravel() == number)
+            curves = slice(None) if members is None else np.flatnonzero(members.ravel() == number)
             # Coordinates of the smoothing of each unit vector, by the points seen alone.
             knots = self.features.knots
             weights = smoothing_weights(self.features.kernel, knots, pattern, self.smoothing)
@@ -285,10 +284,14 @@ class SmoothedCurves:
             n_seen = max(int(pattern.sum()), 1)
             longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
             reach = math.sqrt(n_seen) * (1 + ROUNDING_MARGIN)  # longer than any row of values
-            inside = (scaled[curves] if members is None else scaled[curves][:, pattern]) / reach
+            inside = scaled if is_whole else scaled[curves][:, pattern]
+            inside /= reach
             basis = matrix / (longest * (1 + ROUNDING_MARGIN))
-            found[curves] = exact_projection(inside, basis) * (reach * longest)
-        return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
+            projected = exact_projection(inside, basis)
+            projected *= reach * longest
+            found[curves] = projected
+        found /= self.norm
+        return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found), CURVE_BITS))
 
 
 @dataclass(frozen=True)
