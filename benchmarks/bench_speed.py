@@ -139,7 +139,7 @@ def table(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG
 
 def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
     """Yield what is measured, at how many rows, and what makes a run and its rival."""
-    many, some = (10_000, 100_000, 1_000_000), (10_000, 100_000)
+    many = 10_000, 100_000, 1_000_000
     settings: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
 
     def classes(n_rows: int, width: int, n_classes: int = 2) -> tuple[Any, Any]:
@@ -164,12 +164,12 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
         model = PrivateLinearRegressor(target_bounds=(-5, 5), bounds=bounds, **settings)
         return lambda: model.fit(X, y), lambda: LinearRegression().fit(X, y)
 
-    def of(estimator: Any, width: int) -> Callable[[int], Any]:
+    def of(estimator: Any, width: int, **more: Any) -> Callable[[int], Any]:
         def runs(n_rows: int) -> Any:
             X, y = classes(n_rows, width)
             labels, y = ([0, 1], y) if estimator.has_labels else (None, None)
             bounds = Bounds(lower=-3.0, upper=3.0, labels=labels)
-            return lambda: estimator(bounds=bounds, **settings).fit(X, y), None
+            return lambda: estimator(bounds=bounds, **settings, **more).fit(X, y), None
 
         return runs
 
@@ -195,9 +195,11 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
     yield "linear regression, 20 columns", many, regression
     yield "additive, 15 columns", (10_000, 50_000, 1_000_000), of(PrivateAdditiveClassifier, 15)
     yield "mean curve, 50 points", many, of(PrivateMeanCurve, 50)
-    yield "kernel classifier, 10 columns", some, of(PrivateKernelClassifier, 10)
-    yield "hulls, 10,000 predictions", some, hulls
-    yield "large margin, 10 columns", some, large_margin
+    yield "kernel classifier, 10 columns", many, of(PrivateKernelClassifier, 10)
+    same_strength = of(PrivateKernelClassifier, 10, regularization=1e-3)
+    yield "kernel classifier, 10 columns, λ = 0.001", many, same_strength
+    yield "hulls, 10,000 predictions", (10_000, 100_000), hulls
+    yield "large margin, 10 columns", many, large_margin
     yield "Gaussian classifier, 20 columns", many, of(PrivateGaussianClassifier, 20)
     yield "moments, 20 columns", many, of(PrivateMoments, 20)
     yield "PCA, 20 columns", many, of(PrivatePCA, 20)

@@ -167,7 +167,8 @@ def relative_gaussian_kernel(X: Array, centres: Array) -> Array:
     xp = namespace_of(X)
     exponents = _inner_minus_half_square(X, centres)
     exponents -= xp.max(exponents, axis=-1, keepdims=True)
-    return xp.exp(exponents)
+    in_place = {"out": exponents} if isinstance(exponents, np.ndarray) else {}
+    return xp.exp(exponents, **in_place)
 
 
 def _inner_minus_half_square(X: Array, centres: Array) -> Array:

@@ -280,9 +280,8 @@ class GridDensity:
         axes = [low[j] + (np.arange(n) + 0.5) * side[j] for j, n in enumerate(self.cells.shape)]
         inner = [np.clip(rows[:, j], axes[j][0], axes[j][-1]) for j in range(len(axes))]
         surface = RegularGridInterpolator(axes, (self.masses - self._alone) / self.volume)
-        return np.asarray(
-            surface(np.column_stack(inner)) + self._at(rows, self._alone / self.volume)
-        )
+        alone = self._alone[tuple(self.cells(rows).astype(np.intp).T)]
+        return np.asarray(surface(np.column_stack(inner)) + alone / self.volume)
 
     @cached_property
     def _alone(self) -> Array:
@@ -325,25 +324,17 @@ class GridDensity:
                     rows[here] = np.interp(uniform[here] * heights[place, -1], rising, fine[place])
             return rows[:, None], codes
         jitter = generator.uniform(size=(2, n_samples, self.cells.width))
-        alone = (
-            generator.uniform(size=n_samples) * chances[numbers] < np.ravel(self._alone)[numbers]
-        )
+        standing = np.ravel(self._alone)[numbers]
+        alone = generator.uniform(size=n_samples) * chances[numbers] < standing
         spread = np.where(alone[:, None], 0.5, jitter[1])  # a triangular law, or evenly in the cell
-        inner = np.column_stack(places) + 0.5 + jitter[0] - spread
-        inner = np.abs(inner)
+        inner = np.abs(np.column_stack(places) + 0.5 + jitter[0] - spread)
         last = np.array(self.cells.shape)
         inner = last - np.abs(last - inner)  # folded at the edges
         return low + side * inner, codes
 
-    def _at(self, rows: Array, values: Array) -> Array:
-        numbers = self.cells(rows).astype(np.intp)
-        return np.asarray(values[tuple(numbers.T)])
-
     @cached_property
     def _curves(self) -> list[PchipInterpolator]:
         """Monotone cubics through the cumulative masses of each class."""
-        heights = np.concatenate(
-            [np.zeros((1, self.masses.shape[-1])), np.cumsum(self.masses, axis=0)]
-        )
+        heights = np.pad(np.cumsum(self.masses, axis=0), ((1, 0), (0, 0)))
         edges = np.linspace(self.cells.lower[0], self.cells.upper[0], self.cells.shape[0] + 1)
         return [PchipInterpolator(edges, column) for column in heights.T]
