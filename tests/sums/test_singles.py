@@ -105,7 +105,7 @@ def test_without_the_limit_sums_are_rounded():
     held = Float32Rows.of(rows)
     found = held.gathered(slopes, ROW_BITS)
     assert np.array_equal(whole(found, ROW_BITS + SINGLE_BITS), exact)
-    short = Float32Rows(held.rows, np.zeros(40))  # as if every column were short
+    short = Float32Rows(held.panels, np.zeros(40), held.beside)  # as if every column were short
     rounded = short.gathered(slopes, ROW_BITS)
     assert not np.array_equal(rounded * 2.0 ** (ROW_BITS + SINGLE_BITS), exact.astype(float))
 
@@ -147,7 +147,7 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     raw = scale * generator.normal(size=(3, width))
     raw[0] = np.abs(raw[0])
     weights = ScoreWeights(raw)
-    assert np.array_equal(weights.columns, weights.rounded.T)
+    assert np.array_equal(weights.singles, weights.rounded)
     assert np.array_equal(ScoreWeights(weights.rounded).rounded, weights.rounded)
     longest = np.linalg.norm(raw, axis=1).max()
     assert np.abs(weights.rounded - raw).max() <= longest * 2.0**-10
@@ -246,8 +246,8 @@ def test_memory_disk_and_passes_give_the_same_bits(
 
     def watched(self: RowsOnDisk, block: Float32Rows) -> Float32Rows:
         found = held(self, block)
-        assert isinstance(found.rows, np.memmap)
-        written.append(found.rows.nbytes)
+        assert isinstance(found.panels, np.memmap)
+        written.append(found.panels.nbytes)
         return found
 
     monkeypatch.setattr(RowsOnDisk, "held", watched)

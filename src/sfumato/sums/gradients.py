@@ -73,10 +73,11 @@ class SoftmaxLoss:
                 return -signs * away / (1 + small)
             shares = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
             return shares / over_scores(shares) - own
-        slopes = scores - scores.max(axis=1, keepdims=True)
+        slopes = np.subtract(scores, scores.max(axis=1, keepdims=True), order="F")
         np.exp(slopes, out=slopes)
         slopes /= over_scores(slopes)
-        slopes[np.arange(len(codes)), codes] -= 1.0
+        own = codes * len(codes) + np.arange(len(codes))  # places, one score after the other
+        slopes.reshape(-1, order="F")[own] -= 1.0
         return slopes
 
     @property
@@ -195,7 +196,7 @@ class GradientSum(_GradientStatistic):
         if isinstance(rows, Float32Rows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             products = rows.person_products(size) if size <= FEW_ROWS else None
-            plain = rows.rows if products is not None else rows.doubles()
+            plain = None if products is not None else rows.doubles()
             slopes = shrunk(slopes, self.joined, products, plain, size)
             return rows.gathered(slopes, ROW_BITS)
         slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self._exact_weights.T)), codes)
@@ -230,7 +231,8 @@ class GradientSum(_GradientStatistic):
         limit = self.max_gradient_norm - lengthened * is_rounded
         slopes = self.loss.slopes_of(scores, codes)
         xp, longest = namespace_of(scores), limit * (1 - ROUNDING_MARGIN)
-        slopes *= longest / xp.sqrt(xp.clip(over_scores(slopes * slopes), longest**2, None))
+        squares = over_scores(slopes * slopes)
+        slopes *= longest / xp.sqrt(xp.where(squares > longest**2, squares, longest**2))
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
         return (nearest if is_rounded else truncate_to_grid)(slopes, self.slope_bits)
@@ -266,12 +268,14 @@ class ResidualSum(_GradientStatistic):
     weights: Weights = field(repr=False)
     joined: PerPersonClip | None = None
     slope_bits: int = ROW_BITS
+    takes_singles: ClassVar[bool] = True
 
     def add_up(self, rows: Any, codes: Codes) -> Array:  # noqa: ARG002 - no classes
         """Add up clipped residuals times rows."""
         if isinstance(rows, HeldRows):
             scores = rows.scores(self._score_weights)
-            return rows.gathered(self._cut(scores - rows.targets()), self.slope_bits)
+            residuals = np.subtract(scores, rows.targets(), dtype=np.float64)
+            return rows.gathered(self._cut(residuals), self.slope_bits)
         numbers, clipped = self._clipped(rows)
         return clipped.T @ numbers
 
@@ -290,8 +294,8 @@ class ResidualSum(_GradientStatistic):
 
     def _cut(self, residuals: Weights) -> Weights:
         """Clip residuals; those of no target are zero."""
-        known = np.where(np.isnan(residuals), 0.0, residuals)
-        inside = np.clip(known, -self.max_gradient_norm, self.max_gradient_norm)
+        np.copyto(residuals, 0.0, where=np.isnan(residuals))
+        inside = np.clip(residuals, -self.max_gradient_norm, self.max_gradient_norm)
         return np.asarray(truncate_to_grid(inside * (1 - ROUNDING_MARGIN), self.slope_bits))
 
 

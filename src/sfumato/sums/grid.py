@@ -44,13 +44,11 @@ MANTISSA = 24  # bits of a number in single precision
 PART = 64  # rows whose products are added in single precision at most, parts in double precision
 MAX_DIGIT = 2.0**11  # steps of slopes that are multiplied as they are; ...
 BASE = 2.0**8  # ... larger ones are written with two digits of this base
-# OpenBLAS makes products of so few multiplications as they lie in memory, without a copy of the
-# rows: with few scores that takes half of the time.
-SMALL_PRODUCT, MIN_TOGETHER = 10**6, 8
 MAX_WEIGHT = 2.0**100  # weights, so that scores do not overflow in single precision
-NARROW, MIN_PART = 2**7, 8  # products of a row, and rows of a part, for which no length is asked
 LENGTH_MARGIN = 2.0**-20  # more than lengths are off by that are computed in doubles, ...
 SINGLE_MARGIN = 2.0**-10  # ... and in single precision
+
+MANY_SCORES = 5  # whose sums are one product; fewer are quicker one by one
 
 SMALL_BYTES = 2**20  # of rows for which memory is not asked
 
@@ -225,35 +223,49 @@ class HeldRows:
 class Float32Rows(HeldRows):
     """Rows of the unit ball, multiples of ``2**-SINGLE_BITS``, in single precision.
 
-    rows: (n, width).
-    longest (width,): Of each column, the largest Euclidean length in a part of `PART` rows, or a
-        bound on it.
+    panels (n_parts, width, PART): Parts of `PART` rows, the last one with rows of zeros at its end;
+        in a part one column after the other.
+    longest (width,): Of each column, the largest Euclidean length in a part, or a bound on it.
+    beside (n_rows, 1 or 0): Targets, where there are any.
     """
 
-    rows: Singles = field(repr=False)
+    panels: Singles = field(repr=False)
     longest: Doubles = field(repr=False)
+    beside: Singles = field(repr=False)
 
     @classmethod
-    def of(cls, rows: Doubles) -> Self:
+    def of(cls, rows: Doubles | Singles, beside: Singles | None = None) -> Self:
         """Hold rows that are cut to the grid."""
-        squares = np.add.reduceat(rows * rows, range(0, len(rows), PART)) if len(rows) else rows[:0]
-        longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + LENGTH_MARGIN)
-        return cls(rows.astype(np.float32), longest)
+        n_rows, width = rows.shape
+        filled = np.zeros((-(-n_rows // PART) * PART, width), dtype=np.float32)
+        filled[:n_rows] = rows
+        parts = filled.reshape(-1, PART, width)
+        squares = np.einsum("pij,pij->pj", parts, parts)
+        longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + SINGLE_MARGIN)
+        panels = np.ascontiguousarray(np.swapaxes(parts, 1, 2))
+        beside = np.empty((n_rows, 0), np.float32) if beside is None else beside
+        return cls(panels, longest.astype(np.float64), beside)
 
     def __getitem__(self, part: slice) -> Self:
         """Return some of the rows."""
-        return self.of(self.doubles()[part])
+        return self.of(self.doubles()[part], self.beside[part])
 
     def doubles(self) -> Doubles:
         """Return the rows in double precision."""
-        return self.rows.astype(np.float64)
+        width = self.panels.shape[1]
+        rows = np.swapaxes(self.panels, 1, 2).astype(np.float64, order="C")
+        return rows.reshape(len(rows) * PART, width)[: len(self.beside)]
+
+    def targets(self) -> Singles:
+        """Return the targets, NaN where there is none."""
+        return self.beside
 
     def person_products(self, size: int) -> Singles:
         """``a_i.a_j`` of the rows of each person, exactly; kept for the next call."""
         kept: dict[int, Singles] = self.__dict__.setdefault("_products", {})
         if size not in kept:
-            apart = self.rows.reshape(-1, size, self.rows.shape[1])
-            kept[size] = apart @ np.swapaxes(apart, 1, 2)
+            apart = self.doubles().reshape(-1, size, self.panels.shape[1])
+            kept[size] = (apart @ np.swapaxes(apart, 1, 2)).astype(np.float32)
         return kept[size]
 
     def scores(self, weights: ScoreWeights) -> Doubles | Singles:
@@ -261,65 +273,50 @@ class Float32Rows(HeldRows):
 
         A partial sum is at most ``|row| |w|`` by Cauchy and Schwarz, hence 2**24 steps.
         """
-        n_rows, width = self.rows.shape
-        n_scores = weights.columns.shape[1]
+        n_scores = weights.singles.shape[0]
+        found: Singles = np.matmul(weights.singles, self.panels)
         if n_scores == 1:
-            return self.rows @ weights.columns
-        together = max(MIN_TOGETHER, SMALL_PRODUCT // max(1, width * n_scores))
-        whole = n_rows // together * together
-        found = np.empty((n_rows, n_scores), dtype=np.float32)
-        found[:whole] = np.matmul(
-            self.rows[:whole].reshape(-1, together, width), weights.columns
-        ).reshape(whole, n_scores)
-        found[whole:] = self.rows[whole:] @ weights.columns
-        return found.astype(np.float64, order="F")
+            return found.reshape(len(found) * PART, 1)[: len(self.beside)]
+        by_score = np.swapaxes(found, 0, 1).astype(np.float64, order="C")
+        return by_score.reshape(n_scores, len(found) * PART)[:, : len(self.beside)].T
 
     def gathered(self, slopes: Doubles, bits: int) -> Doubles:
         """``slopes.T @ rows``, exactly.
 
-        Slopes of more than 2**11 steps are written with two digits. No number of a row passes
-        2**12 steps, and so few rows go together that no sum of their products passes 2**24. Where
-        that would be slow, lengths are looked at: in a part, a partial sum of the products of
-        digits and a column is at most the length of the digits of one score times that of the
-        column. Columns for which that passes 2**24 steps are multiplied in double precision.
+        Slopes of more than 2**11 steps are written with two digits. In a part, a partial sum of the
+        products of digits and a column is at most the length of the digits of one score times that
+        of the column. Columns for which that may pass 2**24 steps are multiplied in doubles.
         """
-        return self._gathered(slopes.T * 2.0**bits) * 2.0**-bits
+        n_parts, _, part = self.panels.shape
+        counts = np.zeros((slopes.shape[1], n_parts * part), dtype=slopes.dtype)
+        np.multiply(slopes.T, 2.0**bits, out=counts[:, : len(self.beside)])
+        return self._gathered(counts.reshape(len(counts), n_parts, part)) * 2.0**-bits
 
     def _gathered(self, counts: Doubles | Singles) -> Doubles:
         largest = max(float(counts.max(initial=0.0)), -float(counts.min(initial=0.0)))
         if largest > MAX_DIGIT:
             upper = np.rint(counts * (1 / BASE))
             return BASE * self._gathered(upper) + self._gathered(counts - BASE * upper)
-        digits = counts.astype(np.float32, order="C", copy=False)
-        part, limit = PART, 2.0 ** (MANTISSA - SINGLE_BITS)
-        longest = float(self.longest.max(initial=0.0))  # in a smaller part no column is longer
-        while largest * min(part, math.sqrt(part) * longest) > limit:
-            part //= 2
-        if part == PART or (part >= MIN_PART and len(digits) * self.rows.shape[1] <= NARROW):
-            return self._added(digits, part)
-        # The largest length of the numbers of one score in a part, or a bit more.
-        squares = np.add.reduceat(digits * digits, range(0, counts.shape[1], PART), axis=1)
-        in_part = math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
-        (long,) = np.nonzero(self.longest * in_part > limit)
-        found = self._added(digits, PART)
+        digits = counts.astype(np.float32, copy=False)
+        limit = 2.0 ** (MANTISSA - SINGLE_BITS)
+        (long,) = np.nonzero(self.longest * (math.sqrt(PART) * largest) > limit)
+        if len(long) > len(counts):  # a bound on the length of digits says too little
+            squares = np.einsum("spi,spi->sp", digits, digits)
+            in_part = math.sqrt(float(squares.max(initial=0.0))) * (1 + SINGLE_MARGIN)
+            (long,) = np.nonzero(self.longest * in_part > limit)
+        n_parts, width, _ = self.panels.shape
+        found = np.empty((len(counts), width))
+        together = 1 if len(counts) < MANY_SCORES else len(counts)
+        for score in range(0, len(counts), together):
+            some = slice(score, score + together)
+            left = np.ascontiguousarray(np.swapaxes(digits[some], 0, 1))
+            products = np.matmul(left, np.swapaxes(self.panels, 1, 2))
+            sums = np.ones(n_parts) @ products.reshape(n_parts, together * width)
+            found[some] = sums.reshape(together, width)
         if len(long):
-            found[:, long] = counts @ self.rows[:, long].astype(np.float64)
-        return found
-
-    def _added(self, factors: Singles, part: int) -> Doubles:
-        """``factors @ rows``: parts in single precision, their sum in double precision."""
-        n_rows, width = self.rows.shape
-        n_parts = n_rows // part
-        whole = n_parts * part
-        apart = factors[:, :whole].reshape(len(factors), n_parts, part).transpose(1, 0, 2)
-        left, right = np.ascontiguousarray(apart), self.rows[:whole].reshape(n_parts, part, width)
-        found = np.asarray(factors[:, whole:] @ self.rows[whole:], dtype=np.float64)
-        n_products = max(1, -(-len(factors) * part * width // SMALL_PRODUCT))
-        together = max(1, -(-width // n_products))
-        for start in range(0, width, together):
-            columns = slice(start, start + together)
-            products = np.matmul(left, right[:, :, columns])
-            found[:, columns] += products.sum(axis=0, dtype=np.float64)
+            columns = np.swapaxes(self.panels[:, long], 0, 1).astype(np.float64, order="C")
+            flat = (each.reshape(len(each), counts[0].size) for each in (counts, columns))
+            found[:, long] = next(flat) @ next(flat).T
         return found
 
 
@@ -347,9 +344,9 @@ class ScoreWeights:
             exponent += 1  # rounding has made them longer
 
     @cached_property
-    def columns(self) -> Singles:
-        """The weights of each score as a column, in single precision."""
-        return np.ascontiguousarray(self.rounded.T, dtype=np.float32)
+    def singles(self) -> Singles:
+        """The weights in single precision."""
+        return self.rounded.astype(np.float32)
 
 
 class RowsOnDisk:
@@ -365,7 +362,7 @@ class RowsOnDisk:
 
     def held(self, rows: Any) -> Any:
         """Return rows as they are, or in the file where memory is short."""
-        numbers = rows.rows if isinstance(rows, Float32Rows) else rows
+        numbers = rows.panels if isinstance(rows, Float32Rows) else rows
         if not isinstance(numbers, np.ndarray):  # on a device
             return rows
         self._n_bytes += numbers.nbytes
@@ -379,4 +376,4 @@ class RowsOnDisk:
         self._file.flush()
         order: Any = "C" if numbers.flags.c_contiguous else "F"
         mapped = np.memmap(self._file, numbers.dtype, "r", start, numbers.shape, order)
-        return replace(rows, rows=mapped) if isinstance(rows, Float32Rows) else mapped
+        return replace(rows, panels=mapped) if isinstance(rows, Float32Rows) else mapped

@@ -28,12 +28,8 @@ from sfumato.sums.grid import (
     CARRY_BITS,
     MAX_ROWS,
     QUANTUM,
-    ROW_BITS,
-    SINGLE_BITS,
     WINDOW_ROWS,
-    Float32Rows,
     SecretSum,
-    cut_inside,
 )
 from sfumato.sums.maps import RowMap
 from sfumato.sums.persons import PersonSum, PersonUnit, id_cells
@@ -196,25 +192,10 @@ class _Part:
         """Add up a statistic over one part; `task` is the public name of the pass."""
         return seal_sum(self.records(batches)._sum(statistic), task=task, part=number)
 
-    def keep_rows(
-        self,
-        in_singles: bool,
-        in_ball: int,
-        number: int,  # noqa: ARG002
-        batches: Iterable[Any],
-    ) -> Iterator[Block]:
-        """Map one part, block by block, to a grid of single precision.
-
-        Rows whose first `in_ball` numbers do not lie in the unit ball are zero; `in_singles` is
-        the coarser grid of `Float32Rows`. All persons of a block have as many rows.
-        """
-        for rows, codes, size in self.records(batches)._blocks():
-            if getattr(self.steps[-1], "makes_codes", False):
-                yield rows.codes, codes.astype(np.int32), size
-                continue
-            on_grid = cut_inside(rows, SINGLE_BITS if in_singles else ROW_BITS, in_ball)
-            kept = Float32Rows.of(on_grid) if in_singles else on_grid.astype(np.float32)
-            yield kept, codes.astype(np.int32), size
+    def keep_rows(self, in_singles: bool, number: int, batches: Iterable[Any]) -> Iterator[Block]:  # noqa: ARG002
+        """Map one part, block by block, to the grid on which rows are kept."""
+        for rows, codes, size in self.records(batches)._on_grid(in_singles):
+            yield rows, codes.astype(np.int32), size
 
 
 def _n_rows(batch: Any) -> int:
@@ -375,7 +356,7 @@ class PartitionedRecords(Records):
         last = self._part.steps[-1] if self._part.steps else None
         inside = self.width - int(getattr(last, "has_target", False))
         kept = copy(self)
-        kept._partitions = self._partitions.cache(partial(self._part.keep_rows, in_singles, inside))
+        kept._partitions = self._partitions.cache(partial(self._part.keep_rows, in_singles))
         opened = (last,) if last is not None and getattr(last, "makes_codes", False) else ()
         kept._part = _Part(None, opened, self.width, self.person, inside)
         return kept

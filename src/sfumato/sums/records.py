@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,7 +42,8 @@ from sfumato.sums.persons import (
 from sfumato.sums.statistics import Codes, SecondMoment, Statistic
 
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
-CACHED_NUMBERS = 2**20  # ... and most of their numbers, so that they stay in the cache
+CACHED_NUMBERS = 2**19  # ... and most of their numbers, so that they stay in the cache
+HELD_ROWS = 2**15  # of a block that is kept, or more
 # Rows, classes, and how many rows their persons have: all of them, or each row's where they differ.
 Block = tuple[Array, Codes, int | Sizes]
 
@@ -227,36 +229,54 @@ class Records(ABC):
         Records
             The same records, their rows on the grid.
         """
-        width, bits = self.width - self._beside, SINGLE_BITS if in_singles else ROW_BITS
-
-        def blocks_on_grid() -> Iterator[Block]:
-            for block in self._blocks():
-                whole = [block] if self.person is None else by_size(*block, self.person)
-                for rows, codes, size in whole:
-                    if self._coded:
-                        yield rows.codes, codes, size
-                        continue
-                    on_grid = cut_inside(rows, bits, width)
-                    if not is_foreign_array(on_grid):
-                        kept = Float32Rows.of(on_grid) if in_singles else on_grid.astype(np.float32)
-                        yield kept, codes, size
-                    elif in_singles and self.person is None:  # classes go along, not on each pass
-                        yield by_columns(on_grid), like(on_grid, codes), size
-                    else:
-                        yield on_grid, codes, size
-
         blocks: list[Block] = []
         read: Callable[[], Iterator[Block]] = lambda: iter(blocks)  # noqa: E731
         disk = RowsOnDisk()
-        for rows, codes, size in blocks_on_grid():
+        for rows, codes, size in self._on_grid(in_singles):
             try:
                 blocks.append((disk.held(rows), codes, size))
             except OSError:  # it is full
-                read = blocks_on_grid
+                read = partial(self._on_grid, in_singles)
                 break
         kept = self._as_blocks(read, self.width)
-        kept._in_ball, kept._beside, kept._count = width, self._beside, self._count
+        kept._in_ball, kept._beside = self.width - self._beside, self._beside
+        kept._count = self._count
         return kept.mapped(self._coded) if self._coded else kept
+
+    def _on_grid(self, in_singles: bool) -> Iterator[Block]:
+        """Yield blocks of rows as they are kept; all persons of a block have as many rows.
+
+        Few long blocks make less work of a pass than many short ones.
+        """
+        width, bits = self.width - self._beside, SINGLE_BITS if in_singles else ROW_BITS
+        waiting: list[tuple[Array, Codes]] = []
+
+        def together(size: Any = 1) -> Block:
+            rows: Any = np.concatenate([each for each, _ in waiting])
+            codes = np.concatenate([each for _, each in waiting])
+            waiting.clear()
+            if in_singles:
+                rows = Float32Rows.of(rows[:, :width], rows[:, width:])
+            return rows, codes, size
+
+        for block in self._blocks():
+            for rows, codes, size in (
+                [block] if self.person is None else by_size(*block, self.person)
+            ):
+                if self._coded:
+                    yield rows.codes, codes, size
+                    continue
+                on_grid = cut_inside(rows, bits, width)
+                if not is_foreign_array(on_grid):
+                    waiting.append((on_grid.astype(np.float32), codes))
+                    if self.person is not None or sum(len(c) for _, c in waiting) >= HELD_ROWS:
+                        yield together(size)
+                elif in_singles and self.person is None:  # classes go along, not on each pass
+                    yield by_columns(on_grid), like(on_grid, codes), size
+                else:
+                    yield on_grid, codes, size
+        if waiting:
+            yield together()
 
     def _sum(self, statistic: Statistic, *, on_device: bool = False) -> SecretSum | PersonSum:
         if self.person is not None:

@@ -99,7 +99,8 @@ def _pack_blocks(task: Task, opening: Opening, batches: Iterable[Any]) -> Iterat
     for rows, codes, size in task(number, opening(batches)):
         sink = pa.BufferOutputStream()
         is_coarse = isinstance(rows, Float32Rows)
-        parts = (rows.rows, rows.longest) if is_coarse else (rows, np.empty(0))
+        none = np.empty(0)
+        parts = (rows.panels, rows.longest, rows.beside) if is_coarse else (rows, none, none)
         for array in (np.array([size]), codes, *parts):
             pa.ipc.write_tensor(pa.Tensor.from_numpy(np.ascontiguousarray(array)), sink)
         yield _row(number, bytes(sink.getvalue()))
@@ -110,8 +111,8 @@ def _as_blocks(batches: Iterable[Any]) -> Iterator[Block]:
     for batch in batches:
         for message in batch.column(1):
             source = pa.BufferReader(message.as_py())
-            size, codes, rows, longest = (pa.ipc.read_tensor(source).to_numpy() for _ in range(4))
-            yield Float32Rows(rows, longest) if len(longest) else rows, codes, int(size[0])
+            size, codes, rows, *more = (pa.ipc.read_tensor(source).to_numpy() for _ in range(5))
+            yield Float32Rows(rows, *more) if len(more[0]) else rows, codes, int(size[0])
 
 
 def _mark_persons(
