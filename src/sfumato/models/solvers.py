@@ -38,10 +38,12 @@ BLOCK = 2**20  # numbers of a block
 
 @dataclass(frozen=True)
 class Minimiser:
-    """A point and what its objective exceeds the minimum by, at most."""
+    """A point, what its objective exceeds the minimum by, at most, and its value and gradient."""
 
     coefficients: Array
     gap: float
+    value: float
+    gradient: Array
 
 
 def gradient_rounding(smoothness: float, regularization: float) -> float:
@@ -114,11 +116,8 @@ class Objective:
 
     def at(self, w: Array) -> Minimiser:
         """Return a point with the certified excess of P there."""
-        return Minimiser(w, self.gap(self.value_and_gradient(w)[1]))
-
-    def gap(self, gradient: Array) -> float:
-        """Return the certified excess of P at a point with this gradient."""
-        return float(np.sum(gradient**2)) / (4 * self.regularization)
+        value, gradient = self.value_and_gradient(w)
+        return Minimiser(w, float(np.sum(gradient**2)) / (4 * self.regularization), value, gradient)
 
 
 def minimise(
@@ -139,13 +138,11 @@ def minimise(
     n = len(y) if n_rows is None else n_rows
     stride = max(1, -(-len(y) // SAMPLE))
     whole = few = Objective(rows, y, loss, regularization, n)
-    zero = np.zeros((rows.shape[1], n_classes) if n_classes else rows.shape[1])
-    found = whole.at(zero)
-    if stride > 1 and found.gap > tolerance:
+    start = np.zeros((rows.shape[1], n_classes) if n_classes else rows.shape[1])
+    if stride > 1:
         few = Objective(rows.every(stride), y[::stride], loss, regularization, n // stride)
-        start = _descended(few, few, few.at(zero), SAMPLE_GAP * tolerance)
-        found = min(found, whole.at(start.coefficients), key=attrgetter("gap"))
-    found = _descended(whole, few, found, tolerance)
+        start = _descended(few, few, few.at(start), SAMPLE_GAP * tolerance).coefficients
+    found = _descended(whole, few, whole.at(start), tolerance)
     return found if found.gap <= tolerance else accelerated(whole, found, tolerance)
 
 
@@ -161,11 +158,12 @@ def _descended(
     def value_and_gradient(flat: Array, start: Array, upper: Array) -> tuple[float, Array]:
         nonlocal found
         w = start + solve_triangular(upper, flat.reshape(start.shape))
-        value, gradient = objective.value_and_gradient(w)
-        found = min(found, Minimiser(w, objective.gap(gradient)), key=attrgetter("gap"))
+        is_known = found.coefficients is start and not flat.any()  # where a round begins
+        here = found if is_known else objective.at(w)
+        found = min(found, here, key=attrgetter("gap"))
         if found.gap <= tolerance:
             raise _ArrivedError
-        return value, solve_triangular(upper, gradient, trans=1).ravel()
+        return here.value, solve_triangular(upper, here.gradient, trans=1).ravel()
 
     options = {"maxiter": MAX_STEPS, "gtol": 0.0, "ftol": 0.0, "maxcor": 30}
     settings: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
@@ -188,12 +186,11 @@ def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Min
     w = ahead = start.coefficients
     best = start
     for _ in range(steps):
-        gradient = objective.value_and_gradient(ahead)[1]
-        here = Minimiser(ahead, objective.gap(gradient))
+        here = objective.at(ahead)
         best = min(best, here, key=attrgetter("gap"))
         if best.gap <= tolerance:
             break
-        before, w = w, ahead - gradient / smooth
+        before, w = w, ahead - here.gradient / smooth
         ahead = w + (root - 1) / (root + 1) * (w - before)
     return best
 
