@@ -25,7 +25,6 @@ def main() -> None:
     train = pa.table(hospital.table(hospital.parts()[0]))
     public = {
         "age": (0, 110),
-        "ward": ["cardiology", "medicine", "orthopaedics", "surgery"],
         "emergency": bool,
         "diabetes": bool,
         "earlier_stays": (0, 20),

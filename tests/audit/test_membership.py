@@ -36,7 +36,7 @@ def test_hulls_are_scored_by_their_least_distance(hulls: Any, split: Split) -> N
     assert found.observation == "distance"
     assert found.value == density_difference(inside, outside).value
     assert found.value > 10 * found.standard_error  # clean hulls give members away
-    for words in ("no guarantee", "not for release", "1/distance", "raw rows"):
+    for words in ("not a guarantee", "must not be published", "1/distance", "raw rows"):
         assert words in str(found)
     strangers = membership_score(hulls, split[2][:400], split[2][400:])
     assert abs(strangers.value) < 5 * strangers.standard_error + 0.05

@@ -187,7 +187,7 @@ def test_asking_twice_with_other_parties_is_refused() -> None:
     secure_sum(group.members(group.agreement()), group.cells)
     fewer = {name: group.registered[name] for name in group.names[:3]}
     again = group.members(group.agreement(parties=fewer))
-    with pytest.raises(FederationError, match="agreed on with other parties or on other terms"):
+    with pytest.raises(FederationError, match="agreed on with different parties or terms"):
         secure_sum(again, {name: group.cells[name] for name in fewer})
 
 
@@ -322,7 +322,7 @@ def test_numbers_beyond_the_agreed_bound_are_not_masked() -> None:
     name = group.names[0]
     with pytest.raises(FederationError, match="larger than was agreed"):
         members[name].mask(session.boxes_for(name), np.full(7, 11))
-    with pytest.raises(FederationError, match="another size"):
+    with pytest.raises(FederationError, match="agreed size"):
         members[name].mask(session.boxes_for(name), np.full(6, 1))
 
 

@@ -239,7 +239,7 @@ def test_a_party_draws_no_more_than_was_paid_for(tmp_path: Path) -> None:
     second = SecondMoment(64)
     assert asked_for(party, settings, (BALL,), second) is None
     assert asked_for(party, settings, (BALL,), second) is None  # the stored one again
-    assert "other settings" in str(asked_for(party, settings, (BALL,), MeanAndSquares(64)))
+    assert "different settings" in str(asked_for(party, settings, (BALL,), MeanAndSquares(64)))
     said = asked_for(party, settings, (BALL,), second, number=1)
     assert "was not charged for" in str(said)
     said = asked_for(party, settings, (BALL,), second, number=3)
@@ -272,7 +272,7 @@ def test_a_sum_keeps_to_what_its_task_was_begun_with(tmp_path: Path) -> None:
         {"reader": pack(replace(READER, bounds=Bounds(norm=1.0, labels=range(10))), {})},
     ):
         said = asked_for(party, settings, (BALL,), SecondMoment(64), **changes)
-        assert "other terms" in str(said)
+        assert "different terms" in str(said)
 
 
 def test_gradients_that_would_not_be_exact_are_refused(tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_what_a_party_reads_by_is_what_it_agreed_on(tmp_path: Path) -> None:
     )
     party = Party.of_table("one", TABLE, tmp_path / "a", bounds=TABLE_BOUNDS)
     model = PrivateAdditiveClassifier(epsilon=1.0, delta=1e-5, bounds=other, n_steps=2)
-    with pytest.raises(FederationError, match="not those that were agreed on"):
+    with pytest.raises(FederationError, match="not the ones agreed on"):
         model.fit(Federation([party], bounds=other))
     # The federation has the bounds that were agreed on, the estimator has others.
     with pytest.raises(FederationError, match="bounds of the estimator"):

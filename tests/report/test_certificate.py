@@ -184,7 +184,7 @@ def test_the_commands(folder: Path, tmp_path: Path) -> None:
     assert "whether it is about the file" in run("verify", out, *trusted).stderr
     unchecked = run("verify", out, "--of", path)  # anybody may have signed
     assert unchecked.exit_code == 4
-    assert "NOT checked: who has signed" in unchecked.stderr
+    assert "NOT checked: who signed" in unchecked.stderr
     assert "holds" not in unchecked.stdout
     assert run("verify", out, "--json").exit_code == 4
     out.write_bytes(out.read_bytes().replace(b"patients", b"patience"))

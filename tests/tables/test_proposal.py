@@ -86,7 +86,7 @@ def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> 
     )
     columns = {column.name: column for column in found.bounds.columns}
     assert columns["id"].left_out
-    assert "as an ID has" in columns["id"].note
+    assert "as IDs do" in columns["id"].note
     assert columns["code"].left_out
     assert columns["income"].log
     assert "long tail" in columns["income"].note

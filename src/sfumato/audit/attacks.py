@@ -35,8 +35,8 @@ from sfumato.tables.bounds import label_places
 Array = NDArray[np.float64]
 
 DIAGNOSTIC = (
-    "This diagnostic is measured on raw rows. It is no guarantee and not for release: publishing "
-    "it spends privacy that no budget has paid for."
+    "This diagnostic is measured on raw rows. It is not a guarantee and must not be published: "
+    "that would spend privacy that no budget has paid for."
 )
 LOW_RATES = (0.01, 0.001)
 MIN_PROBABILITY = 1e-12
@@ -219,7 +219,7 @@ def attack_from_values(
     for name, given in (("members", members), ("others", non_members)):
         values = np.sort(np.asarray(given, dtype=np.float64).ravel())
         if len(values) < 4 or not np.isfinite(values).all():
-            raise InvalidInputError(f"An attack needs at least 4 {name}, with finite numbers.")
+            raise InvalidInputError(f"An attack needs at least 4 {name} with finite numbers.")
         sides.append(values)
     inside, outside = sides
     if not all(0 < rate < 1 for rate in rates):

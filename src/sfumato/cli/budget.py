@@ -27,8 +27,8 @@ LedgerArgument = Annotated[
 def create(
     ledger: LedgerArgument,
     name: Annotated[str, typer.Argument(help="The data set.")],
-    epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
-    delta: Annotated[float, typer.Option(help="Delta; with 0, only pure releases fit.")] = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="Total epsilon of all releases.")],
+    delta: Annotated[float, typer.Option(help="Total delta; 0 allows only pure releases.")] = 1e-6,
     unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
     relation: NeighbourRelation = Relation.REPLACE_ONE,
     as_json: Json = False,

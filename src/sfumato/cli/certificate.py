@@ -92,7 +92,7 @@ def verify(
     if as_json:
         print_json(found)
     else:
-        print_lines("Signed by an unchecked key." if key is None else "The signature holds.")
+        print_lines("Signed by an unverified key." if key is None else "The signature holds.")
         print_lines(found["statement"])
         print_lines(f"Of: {found['subject']['file']}, issued {found['issued']}.")
         purpose, by = (found[name] or "not stated" for name in ("purpose", "by"))
@@ -101,5 +101,5 @@ def verify(
         remark("NOT checked: whether it is about the file that you have. Give --of.")
     if key is None:
         public = found["signature"]["public_key"]
-        remark(f"NOT checked: who has signed. It was the key {public}; give --key.")
+        remark(f"NOT checked: who signed. The key was {public}; give --key.")
         raise typer.Exit(NOT_CHECKED)

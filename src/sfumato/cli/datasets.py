@@ -13,7 +13,7 @@ from sfumato.tables.columns import arrow
 from sfumato.tables.files import FORMATS, write_table
 
 datasets_app = typer.Typer(
-    help="Public data sets to try things on: embedded, from the folder SFUMATO_DATA, or OpenML.",
+    help="Public data sets to experiment with: embedded, from the folder SFUMATO_DATA, or OpenML.",
     no_args_is_help=True,
     add_completion=False,
 )

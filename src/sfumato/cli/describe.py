@@ -43,6 +43,7 @@ PERSON_ROWS = (
     "grows in proportion to it."
 )
 ANSWERS = {
+    "bool": "or out to leave the column out",
     "range": "the range that you know (such as 0 to 120), out to leave the column out",
     "list": "the values that you know, separated by commas, out to leave the column out",
     "date": "the first and last day that you know (1990-01-01 to 2030-01-01), out to leave it out",
@@ -151,7 +152,7 @@ def confirm(
         if group[0].left_out:
             remark(f"\n{title}: left out.")
         else:
-            kind = "date" if group[0].parts else "range"
+            kind = "date" if group[0].parts else "bool" if group[0].type == "bool" else "range"
             kind = kind if group[0].categories is None else "list"
             group = _asked(group, title, kind)
         columns += [replace(column, note=note) for column in group]
@@ -245,7 +246,7 @@ def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
     if values is not None:
         found: list[Any] = [each.strip() for each in answer.split(",") if each.strip()]
         if len(found) < 2:
-            raise InvalidInputError("Type yes, or two values or more with commas between.")
+            raise InvalidInputError("Type yes, or two values or more, separated by commas.")
         if isinstance(values, tuple) and all(isinstance(each, int | float) for each in values):
             try:
                 found = [number(each) for each in found]

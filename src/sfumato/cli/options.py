@@ -39,8 +39,8 @@ TargetName = Annotated[str | None, typer.Option("--target", help="The column to 
 Bounds = Annotated[
     Path, typer.Option("--bounds", "-b", help="The confirmed bounds, see `sfumato describe`.")
 ]
-Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="Budget; smaller protects more.")]
-Delta = Annotated[float, typer.Option("--delta", help="Far below 1 / number of rows.")]
+Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="Epsilon; smaller protects more.")]
+Delta = Annotated[float, typer.Option("--delta", help="Delta, far below 1 / number of rows.")]
 DeclaredUnit = Annotated[
     Unit | None,
     typer.Option("--unit", help="What is protected; by default a person if the bounds name one."),
@@ -50,7 +50,7 @@ NeighbourRelation = Annotated[
 ]
 LedgerPath = Annotated[
     str | None,
-    typer.Option("--ledger", help="The ledger, which releases are charged to: a file or URL."),
+    typer.Option("--ledger", help="The ledger that releases are charged to: a file or URL."),
 ]
 Dataset = Annotated[
     str | None,

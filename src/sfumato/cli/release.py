@@ -32,7 +32,7 @@ release_app = typer.Typer(
 STATISTICS = {
     "counts": "how many records each group has. --by ward,admitted.month",
     "sum": "the sum of a column. --column cost --by ward",
-    "mean": "the mean of the cells that are there, and their number. --column age --by ward",
+    "mean": "the mean of the cells that are not missing, and their number. --column age --by ward",
     "variance": "the variance of a column. --column age",
     "quantile": "quantiles of a column. --column stay --at 0.5,0.9",
     "histogram": "how many records have their number in each bin. --column age --bins 20",
@@ -48,21 +48,21 @@ def _statistic(name: str, about: str) -> Callable[..., None]:
         epsilon: options.Epsilon,
         bounds: options.Bounds,
         column: Annotated[
-            str, typer.Option(help="The column of numbers; of a correlation, several: a,b.")
+            str, typer.Option(help="The numeric column; for a correlation, several: a,b.")
         ] = "",
         by: Annotated[
             str,
             typer.Option(help="Groups: categories, parts of dates such as admitted.month."),
         ] = "",
-        at: Annotated[str, typer.Option(help="Of a quantile: which, such as 0.25,0.5.")] = "",
+        at: Annotated[str, typer.Option(help="For a quantile: which ones, such as 0.25,0.5.")] = "",
         bins: Annotated[
-            int | None, typer.Option(help="Of a histogram or of numbers in --by: bins.", min=1)
+            int | None, typer.Option(help="For a histogram, or numbers in --by.", min=1)
         ] = None,
         output: Annotated[
             Path | None,
             typer.Option("--output", "-o", help="The table to write, with its guarantee."),
         ] = None,
-        confidence: Annotated[float, typer.Option(help="Of each error bar.")] = 0.95,
+        confidence: Annotated[float, typer.Option(help="Confidence of each error bar.")] = 0.95,
         delta: Annotated[
             float, typer.Option(help="Above 0, Gaussian noise is used where it is smaller.")
         ] = 0.0,
@@ -104,8 +104,8 @@ def _statistic(name: str, about: str) -> Callable[..., None]:
         lines = [[_shown(cell) for cell in row.values()] for row in found.table.to_pylist()]
         print_table(found.table.column_names, lines)
         print_lines(
-            f"Of {found.counts}. Each error bar, low to high, holds their figure without noise "
-            f"with {confidence:.0%} confidence. Group '-': missing; figure '-': hidden by noise."
+            f"Of {found.counts}. Each error bar, low to high, contains the figure without noise "
+            f"at {100 * confidence:g} % confidence. Group '-': missing; figure '-': lost in noise."
         )
         options.print_release(found, output or table, promise, as_json=False)
 

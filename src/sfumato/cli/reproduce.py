@@ -72,7 +72,7 @@ def reproduce(
     entries = entries_of(paper)
     if not entries:
         raise InvalidInputError(
-            f"{PAPERS[paper]} prints no table and no figure to run again: see "
+            f"{PAPERS[paper]} has no table or figure to run again: see "
             f"docs/reproductions/{paper}.md, which runs the method."
         )
     asked = (("table", table), ("figure", figure))

@@ -47,15 +47,15 @@ def score(
     if not private:
         if epsilon is not None or metric is not None or ledger is not None:
             raise InvalidInputError(
-                "'--epsilon', '--metric' and '--ledger' are of a private score: add '--private'. "
-                "Without it the rows must be public."
+                "'--epsilon', '--metric' and '--ledger' belong to a private score: add "
+                "'--private'. Without it, the rows must be public."
             )
         found = measure(loaded, rows, truth)
         if as_json:
             print_json(found)
             return
         print_lines(*(f"{name}: {value:.4g}" for name, value in found.items()))
-        remark("Measured without noise: true of public rows only. For secret rows add --private.")
+        remark("Measured without noise: for public rows only. For secret rows, add --private.")
         return
     if epsilon is None:
         raise InvalidInputError("'--private' needs '--epsilon'.")

@@ -101,9 +101,9 @@ def _store(settings: Any) -> Any:
 
 
 def studio(
-    table: Annotated[Path, typer.Argument(help="The table: CSV, Parquet, a workbook.")],
+    table: Annotated[Path, typer.Argument(help="The table: CSV, Parquet or a workbook.")],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    epsilon: Annotated[float, typer.Option(help="The total, proposed on the page.")] = 3.0,
+    epsilon: Annotated[float, typer.Option(help="The total epsilon that the page proposes.")] = 3.0,
     delta: Annotated[float, typer.Option(help="Well below 1 / number of rows.")] = 1e-6,
     state: Annotated[
         Path | None,

@@ -300,7 +300,7 @@ class Database:
 
     def _unknown(self) -> str:
         return (
-            f"The {self._words.thing} at {self.shown} did not confirm the commit. Unknown "
+            f"The {self._words.thing} at {self.shown} did not confirm the commit. It is not known "
             f"whether it was written: {self._words.retry}"
         )
 
@@ -342,7 +342,7 @@ _TROUBLE = {
     "SQLITE_READONLY": _READ_ONLY,
     "25006": _READ_ONLY,
     "42501": _READ_ONLY,
-    "SQLITE_CANTOPEN": "cannot be opened: is there such a directory, and may you write in it?",
+    "SQLITE_CANTOPEN": "cannot be opened: does its directory exist, and can you write to it?",
     "SQLITE_NOTADB": "is not a {thing}: the file is not a SQLite database, or is damaged.",
     "SQLITE_CORRUPT": _DAMAGED,
 }

@@ -255,7 +255,7 @@ class Federation(RemoteRecords):
     def read_by(self, reader: Reader, width: int) -> Records:
         """Return the records as each party reads its own table, or its rows, by public facts."""
         if reader.bounds != self.bounds:
-            raise FederationError("The bounds of the estimator are not those that were agreed on.")
+            raise FederationError("The bounds of the estimator are not the ones agreed on.")
         return self._view(_reader=reader, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
@@ -489,7 +489,7 @@ class Federation(RemoteRecords):
         except FederationError:
             raise
         except (TypeError, ValueError, AttributeError, LookupError):
-            raise FederationError("A party sent no valid message of a secure sum.") from None
+            raise FederationError("A party sent an invalid message of a secure sum.") from None
         self._note(statistic, size, included, "nothing but the total")
         return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
 

@@ -91,7 +91,7 @@ def simulate(
     (True, 10)
     """
     if not isinstance(hulls, HullAnswers):
-        raise InvalidInputError("'hulls' must be a private classifier by hulls.")
+        raise InvalidInputError("'hulls' must be a private hull classifier.")
 
     def fit(party: Party) -> Any:
         try:

@@ -146,8 +146,8 @@ class ReleaseStore:
             if fingerprint != [request.fingerprint().encode()]:
                 raise FederationError(
                     f"The release '{request.phase}' of the task '{request.task}' was made with "
-                    "other settings. It is not made a second time; a different task needs another "
-                    "name."
+                    "different settings. It is not made a second time; a different task needs a "
+                    "different name."
                 )
         return self.earlier(request, request.phase)
 
@@ -165,7 +165,7 @@ class ReleaseStore:
                 return Reply.from_bytes(data)
         raise FederationError(
             f"The stored release '{phase}' of the task '{request.task}' is damaged. It is "
-            "not made a second time; put its file back, or begin a task of another name."
+            "not made a second time; put its file back, or begin a task with another name."
         )
 
     def log(self, request: Request, reply: Reply) -> None:

@@ -97,7 +97,7 @@ class Terms:
             (listed, "the labels must be listed, not taken from the data."),
             (
                 agreed == (None, None) or bounds in agreed,
-                "the task's bounds are not those that were agreed on.",
+                "the task's bounds are not the ones agreed on.",
             ),
             (
                 epsilon <= self.max_epsilon,
@@ -386,7 +386,7 @@ class Party:
             raise FederationError(f"{self.name} has not agreed to the task '{request.task}'.")
         (read_by,) = given["reader"].values()
         if digest_of([read_by["bounds"], given["relation"]]) != begun.fact("agreed"):  # [Y10]
-            raise FederationError(f"The task '{request.task}' was begun on other terms.")
+            raise FederationError(f"The task '{request.task}' was begun on different terms.")
         relation, reader = asked["relation"], asked["reader"]
         maps, statistic, mechanism = asked["maps"], asked["statistic"], asked["mechanism"]
         is_table = isinstance(reader.bounds, TableBounds)
@@ -446,7 +446,7 @@ class Party:
     def _secure_step(self, asked: Asked) -> Reply:
         settings, agreement = asked.settings, asked.settings["agreement"]
         if (agreement.task, agreement.number) != (asked.request.task, asked.number):
-            raise FederationError("The agreement is about another sum.")
+            raise FederationError("The agreement is about a different sum.")
         if agreement.colluding < self.terms.colluding:  # [Y7] a promise against this many
             raise FederationError(
                 f"{self.name} refuses: the sum tolerates {agreement.colluding} colluding parties, "
@@ -486,7 +486,7 @@ class Party:
         """Return the party's sum with its share of the noise: drawn once, in whatever session."""
         given, arrays = asked.request.settings["sum"], asked.request.arrays
         if sum_digest(given, arrays) != agreement.statistic:
-            raise FederationError("The agreement is about another sum.")
+            raise FederationError("The agreement is about a different sum.")
         terms = {**given, "agreement": pack(agreement, {})}
         wanted = Request(agreement.task, f"sums.release.{agreement.number}", terms, arrays)
 
@@ -495,7 +495,7 @@ class Party:
             statistic, mechanism = settings["statistic"], settings["mechanism"]
             max_rows = self._check_sum(wanted, settings, given)
             if agreement.size != sent_size(statistic):
-                raise FederationError("The sum has another size than was agreed on.")
+                raise FederationError("The sum does not have the agreed size.")
             share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
             # [Y8] a bound that its numbers could pass would be a question about them
             public = share.largest(statistic.size, statistic.max_term * max_rows)

@@ -212,7 +212,7 @@ def _bounds(value: Any, brought: _Brought) -> Bounds | TableBounds:
     if brought.table is None:
         raise FederationError("must be those of rows: the party has no table.")
     if value != pack(brought.table, {}):
-        raise FederationError("are not those that were agreed on.")
+        raise FederationError("are not the ones agreed on.")
     return brought.table
 
 

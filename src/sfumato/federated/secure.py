@@ -78,9 +78,9 @@ class Agreement:
         n_parties, lost = len(self.parties), self.colluding + self.dropouts
         whole = (self.number, self.size, self.largest, self.colluding, self.dropouts)
         if not all(isinstance(each, int) and each >= 0 for each in whole) or self.size < 1:
-            raise FederationError("The numbers of a secure sum must be whole and not negative.")
+            raise FederationError("The numbers of a secure sum must be non-negative integers.")
         if n_parties < 2:
-            raise FederationError("A secure sum needs two parties at least.")
+            raise FederationError("A secure sum needs at least two parties.")
         if len(set(self.parties.values())) != n_parties:
             raise FederationError("Two parties of a secure sum have the same key.")
         if 2 * self.threshold <= n_parties + self.colluding or lost >= n_parties:
@@ -335,7 +335,7 @@ class Member:
             if registered.get(party) != key:
                 raise self._refusal(f"it has not registered this key of {party}.")
         if agreement.parties.get(name) != identity.public:
-            raise self._refusal("the agreement has another key for it.")
+            raise self._refusal("the agreement has a different key for it.")
         new = x25519.X25519PrivateKey.generate
         self._cipher_secret, self._mask_secret = (
             new().private_bytes_raw(),
@@ -417,7 +417,7 @@ class Member:
         self._require_enough(senders)
         numbers = np.ascontiguousarray(cells, dtype=np.int64).ravel()
         if len(numbers) != agreement.size:
-            raise FederationError(f"{self.name}: the sum has another size than was agreed on.")
+            raise FederationError(f"{self.name}: the sum does not have the agreed size.")
         if max(int(numbers.max()), -int(numbers.min())) > agreement.largest:
             raise FederationError(f"{self.name}: a number is larger than was agreed on.")
         # [X2] one agreement for one sum, in whatever session
@@ -425,7 +425,7 @@ class Member:
             f"agreement of {agreement.task} {agreement.number}",
             agreement.digest,
             f"{self.name} refuses: sum {agreement.number} of the task '{agreement.task}' was "
-            "agreed on with other parties or on other terms.",
+            "agreed on with different parties or terms.",
         )
         for sender, sealed in boxes.items():
             box, context = self._box(sender, to=self.name)
@@ -551,7 +551,7 @@ class SumCoordinator:
         self._require(self.masked, "sent numbers")
         for name, words in self.masked.items():
             if words.shape != (self.agreement.size,) or words.dtype != np.uint64:
-                raise FederationError(f"{name} sent numbers of another shape or type.")
+                raise FederationError(f"{name} sent numbers of the wrong shape or type.")
         return sorted(self.masked)
 
     def total(self, shares: Mapping[str, Mapping[str, Any]]) -> NDArray[np.int64]:

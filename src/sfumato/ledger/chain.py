@@ -90,7 +90,7 @@ class Note:
             if text is None:
                 continue
             if not isinstance(text, str) or not text.strip() or not text.isprintable():
-                raise InvalidInputError(f"'{name}' must be a text of one line, not empty.")
+                raise InvalidInputError(f"'{name}' must be one line of text, not empty.")
             if len(text) > MAX_NOTE_LENGTH:
                 raise InvalidInputError(f"'{name}' must have at most {MAX_NOTE_LENGTH} characters.")
 

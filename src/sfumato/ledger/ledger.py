@@ -113,7 +113,7 @@ class Ledger:
             The budget, as estimators take it for `ledger`.
         """
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise InvalidInputError("'name' must be a text of printable characters, not empty.")
+            raise InvalidInputError("'name' must be printable text, not empty.")
         try:
             epsilon, delta = float(epsilon), float(delta)
             words = Unit(unit), Relation(relation)

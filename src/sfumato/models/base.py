@@ -412,7 +412,7 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(X, RemoteRecords):  # rows are read by those who hold them
             if (X.relation, X.person) != (Relation(self.relation), reader.person):
                 raise InvalidInputError(
-                    f"The records are for another unit or relation than {type(self).__name__}."
+                    f"The records are for a different unit or relation from {type(self).__name__}."
                 )
             reader, _ = self._with_classes(reader)
             width = self._note_features(reader, all_missing_record(X.columns))

@@ -312,5 +312,5 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def _line(self) -> GridDensity:
         check_is_fitted(self)
         if self.n_features_in_ != 1:
-            raise UnsupportedModeError("Distribution function and quantiles are of one feature.")
+            raise UnsupportedModeError("Distributions and quantiles need exactly one feature.")
         return self._released()

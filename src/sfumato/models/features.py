@@ -184,7 +184,7 @@ class TaylorFeatures(FeatureMap):
 
     def __init__(self, kernel: GaussianKernel, domain: Bounds, n_features: int) -> None:
         if not isinstance(kernel, GaussianKernel):
-            raise InvalidInputError(f"{type(self).__name__} are made for a GaussianKernel.")
+            raise InvalidInputError(f"{type(self).__name__} need a GaussianKernel.")
         self.kernel, self.n_features = kernel, n_features
         self.domain = Domain(domain, n_features, bits=0)
         # Middle and half widths of the box where lengths are measured in bandwidths.
@@ -439,5 +439,5 @@ def public_features(
 def _too_wide(most: int) -> InvalidInputError:
     return InvalidInputError(
         f"The domain is too wide for this bandwidth: more than {most} features would be needed. "
-        "Take a larger bandwidth, a smaller domain, or KnotFeatures."
+        "Use a larger bandwidth, a smaller domain, or KnotFeatures."
     )

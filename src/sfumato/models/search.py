@@ -446,8 +446,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 state = json.loads(note.read_text())
             if state["search"] != digest:
                 raise InvalidInputError(
-                    f"'resume': the folder '{folder}' is of a search with other settings. Give it "
-                    "those settings, or another folder."
+                    f"'resume': the folder '{folder}' is from another search: other settings. Give "
+                    "it those settings, or another folder."
                 )
             if winner.exists():
                 score, choice = state["winner"]

@@ -107,7 +107,7 @@ class ReleasedStatistic:
 
     def __str__(self) -> str:
         frame = self.to_pandas().to_string(index=False, float_format="{:.6g}".format, na_rep="-")
-        said = f"{self.statistic} of {self.counts}; error bars hold with {self.confidence:.0%}"
+        said = f"{self.statistic} of {self.counts}; error bars hold at {100 * self.confidence:g} %"
         return f"{frame}\n{said}\n{self.guarantee}"
 
     def _repr_html_(self) -> str:
@@ -508,7 +508,7 @@ SHARED = {  # what several statistics document alike
         As `fit` takes it.""",
     "$column": """$table
     column : str
-        A column of numbers; those outside of the bounds are moved to the nearest bound.""",
+        A numeric column; values outside its bounds are moved to the nearest bound.""",
     "$rest": """by : str or sequence of str
         Columns whose values make groups, see `release_counts`.
     **promise
@@ -557,7 +557,7 @@ def release_counts(table: Any, by: str | Sequence[str] = (), **promise: Any) -> 
         ledger : DatasetBudget, optional
             Who pays.
         confidence : float, default=0.95
-            Of each error bar.
+            Confidence of each error bar.
 
     Returns
     -------
@@ -633,7 +633,7 @@ def release_sum(
 def release_mean(
     table: Any, column: str, *, by: str | Sequence[str] = (), **promise: Any
 ) -> ReleasedStatistic:
-    """Release the mean of the cells that are there, and their number.
+    """Release the mean of the cells that are not missing, and their number.
 
     $column
     $rest
@@ -726,7 +726,7 @@ def release_correlation(
     """
     d = len(columns)
     if isinstance(columns, str) or not 2 <= d == len(set(columns)):
-        raise InvalidInputError("'columns' must name two different columns of numbers or more.")
+        raise InvalidInputError("'columns' must name at least two different numeric columns.")
     asked = _begin(table, by, columns, **promise)
     largest = 1 + 1.5 * d + d * (d - 1) / 2  # [S7]
     products, n_products = partial(_products, largest=largest), 1 + 2 * d + d * (d - 1) // 2

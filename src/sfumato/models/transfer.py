@@ -323,8 +323,8 @@ class PrivateTransferClassifier(PrivateClassifier):
         codes = target_codes(self.classes_, known, every_class=every_class)
         if len(codes) == 1 and codes[0] < 0:
             raise InvalidInputError(
-                "The target is one row without a label; each row is labelled by "
-                "other rows. Give at least two."
+                "The target has one row and no label; a row is labelled by the other rows. Give "
+                "at least two."
             )
         return sound_rows(rows), codes
 

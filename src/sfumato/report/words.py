@@ -10,15 +10,15 @@ from sfumato.privacy.guarantee import Guarantee, Relation, Unit, rounded_up
 
 RAW = "Sensitive: measured on raw rows, covered by no guarantee. Not for release."
 LIMITS = (
-    "What is true of everybody. If smoking harms, a private study finds that it does, and that "
-    "says something about every smoker, whether in the data or not.",
+    "What is true of everybody. If smoking is harmful, a private study finds that it is, and that"
+    " says something about every smoker, in the data or not.",
     "Groups. The guarantee is for one record or, where it says so, for one person with all rows. "
     "For k of them together, such as a family, or k records of one patient where records are "
     "protected, epsilon is k times as large or, at the same delta, larger still.",
     "Facts that were assumed to be public: the bounds, the labels, the columns, and whatever "
     "else is listed under a guarantee.",
-    "Other releases. What was published from the same rows without the ledger adds up, and "
-    "nothing counts it.",
+    "Other releases. What was published from the same rows without the ledger adds to the cost, "
+    "and nothing counts it.",
     "The rows themselves, where they are stored, and everything that is marked as sensitive here.",
     "What delta allows. The probability of any one outcome may change by delta beyond the factor, "
     "and the factor itself is exceeded more often than with probability delta; each guarantee "

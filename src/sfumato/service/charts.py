@@ -50,8 +50,8 @@ def _statistic(found: Any, task: Mapping[str, Any]) -> dict[str, Any]:
             rows.append({"x": group, **ends, "series": cells[-1] if cells[1:] else ""})
     title = " of ".join([found.statistic, *filter(None, [" and ".join(task["columns"])])])
     title += f" by {' and '.join(task['by'])}" if task["by"] else ""
-    note = f"Of {found.counts}. Each error bar, low to high, holds their figure without noise "
-    note += f"with {found.confidence:.0%} confidence."
+    note = f"Of {found.counts}. Each error bar, low to high, contains the figure without noise "
+    note += f"at {100 * found.confidence:g} % confidence."
     x = ", ".join(task["by"]) or " to ".join(keys)
     chart = _chart(title, "points", x, names[place], rows)
     return {

@@ -173,7 +173,7 @@ class Office:
                 continue
             found = stored[name]
             if found["state"] == "retired" and not declared.retired:
-                problems.append(f"The data set {name!r} is retired, for good.")
+                problems.append(f"The data set {name!r} is retired permanently.")
             if found["state"] == "open":
                 problems += self._set_quotas(found, declared)
         for name, found in stored.items():
@@ -196,7 +196,7 @@ class Office:
         ):
             return [
                 f"The total of {found['name']!r} is epsilon {total.filter.epsilon:g}, delta "
-                f"{total.filter.delta:g} for good; 'service.toml' says something else."
+                f"{total.filter.delta:g} and cannot change; 'service.toml' says otherwise."
             ]
         known = {one.holder: one.filter.epsilon for one in others}
         whole = {OWNER: total.filter.epsilon}

@@ -72,27 +72,27 @@ class NewJob(_Body):
     """A request for a release."""
 
     kind: Literal["statistic", "fit", "fabricate", "density"] = "fit"
-    estimator: str | None = Field(None, max_length=64, description="By default that of the kind.")
+    estimator: str | None = Field(None, max_length=64, description="By default chosen by kind.")
     parameters: dict[str, Any] = Field({}, max_length=40, description="Settings, by name.")
-    columns: list[Line] = Field([], max_length=100, description="Of a density or a statistic.")
-    by: list[Line] = Field([], max_length=8, description="Groups of a statistic.")
+    columns: list[Line] = Field([], max_length=100, description="For a density or a statistic.")
+    by: list[Line] = Field([], max_length=8, description="Groups, for a statistic.")
     rows: int | None = Field(None, ge=1, le=10**6, description="Rows to fabricate.")
-    epsilon: Epsilon = Field(description="Of the release on its own.")
-    delta: Delta | None = Field(None, description="By default that of the budget.")
+    epsilon: Epsilon = Field(description="Epsilon of this release alone.")
+    delta: Delta | None = Field(None, description="By default the delta of the budget.")
     purpose: Line = Field(min_length=3, description="Officers and the ledger read it.")
 
 
 class Opening(_Body):
     """All that is public about a table, confirmed at once."""
 
-    columns: dict[Line, Record] = Field(max_length=10_000, description="As in a file of bounds.")
+    columns: dict[Line, Record] = Field(max_length=10_000, description="As in a bounds file.")
     target: Record | None = None
-    file: Record | None = Field(None, description="How the file is written.")
+    file: Record | None = Field(None, description="How the table's file is written.")
     person_rows: int | None = Field(None, ge=1, le=10**6, description="Of one person.")
     per_person: Literal["average", "sum"] | None = None
     one_row_per_person: bool = Field(False, description="No person has a second row.")
-    epsilon: Epsilon | None = Field(None, description="Of a studio: the total.")
-    protected: Line | None = Field(None, description="Of a studio: who is protected.")
+    epsilon: Epsilon | None = Field(None, description="In a studio: the total.")
+    protected: Line | None = Field(None, description="In a studio: who is protected.")
 
 
 class Decision(_Body):
@@ -373,7 +373,7 @@ async def plan(call: Call, name: str, body: NewJob) -> Record:
     found = await asyncio.to_thread(office.found, who, name, is_open=True)
     task, delta = _task(found, body)
     if call.request.app.state.plans.get(who.name, 0) >= 3:
-        raise HTTPException(429, "Three previews of yours are being made. Try again in a moment.")
+        raise HTTPException(429, "Three of your previews are still running. Try again in a moment.")
     call.request.app.state.plans[who.name] = call.request.app.state.plans.get(who.name, 0) + 1
     try:
         words: Any = {"epsilon": body.epsilon, "delta": delta, "state": "asked"}
@@ -445,7 +445,7 @@ def decide(call: Call, identity: str, body: Decision) -> Record:
     store, who = call.office.store, call.who
     found = store.get("job", identity)
     if found["person"] == who.name and who.role != "owner":
-        raise HTTPException(403, "Nobody decides on a request of their own.")
+        raise HTTPException(403, "You cannot decide on your own request.")
     words: Record = {"reason": body.reason, "decided_by": who.name, "changed": now()}
     words["only"] = "waiting"  # one that runs must not be queued a second time
     return store.change(who.name, "job", identity, f"job {state}", state=state, **words)

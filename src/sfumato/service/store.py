@@ -134,15 +134,13 @@ class Store:
                 found = _read(row)
                 if found["digest"] != record["digest"]:
                     raise InvalidInputError(
-                        "The Idempotency-Key belongs to another request. Take a new one."
+                        "The Idempotency-Key belongs to another request. Use a new one."
                     )
                 return found
             asked = "SELECT count(*) FROM service_records WHERE kind = ? AND person = ? AND state "
             asked += "IN ('waiting', 'queued', 'running')"
             if max_open and store.run(asked, (kind, record["person"]))[0][0] >= max_open:
-                raise BusyError(
-                    f"You have {max_open} requests that are not done. Wait, or cancel one."
-                )
+                raise BusyError(f"You have {max_open} unfinished requests. Wait, or cancel one.")
             _insert(store, kind, record, key)
             if by is not None:
                 _note(store, by, action, record["id"], detail or {})

@@ -51,7 +51,7 @@ class DelayedParts(ListedParts):
         with report_failures("Dask"):
             for future in as_completed(client.compute(calls, retries=RETRIES)):
                 if client.status != "running" or future.status in ("cancelled", "lost"):
-                    raise EngineError("The scheduler of Dask was lost.")
+                    raise EngineError("The connection to the Dask scheduler was lost.")
                 yield future.result()
 
     def cache(self, task: Task) -> Partitions:

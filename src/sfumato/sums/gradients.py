@@ -144,7 +144,7 @@ class _GradientStatistic(Statistic):
         if self.joined is None:
             return None
         if self.joined.unit != unit:
-            raise InvalidInputError("The joint bound is for another unit than the records.")
+            raise InvalidInputError("The joint bound and the records have different units.")
         length = self.joined.length(self.shape[0])
         return length * (2 if relation is Relation.REPLACE_ONE else 1)
 

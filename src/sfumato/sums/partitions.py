@@ -261,7 +261,7 @@ def open_sum(
     if not text.startswith(START):
         raise no_sum
     if header.get("task") != task or not 0 <= part < n_parts:
-        raise EngineError("A worker has answered another task than it was given.")
+        raise EngineError("A worker answered a task that it was not given.")
     n_arrays = sum(1 + (n_rows > WINDOW_ROWS) for _, n_rows in sizes)
     if shape != statistic.shape or len(body) != 8 * math.prod(shape) * n_arrays:
         raise EngineError(

@@ -298,9 +298,7 @@ class Records(ABC):
         """Add up persons: blocks hold whole numbers of persons, or rows that need no others."""
         is_joined = statistic.joined_sensitivity(self.relation, unit) is not None
         if is_joined and not self.is_grouped_by_person:
-            raise InvalidInputError(
-                "Rows of a person must lie side by side to be bounded together."
-            )
+            raise InvalidInputError("The rows of a person must be adjacent to be bounded together.")
         total = PersonSum(statistic.shape)
         for rows, codes, sizes in self._blocks():
             for part, numbers, size in by_size(_readable(rows, statistic), codes, sizes, unit):

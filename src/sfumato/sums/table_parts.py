@@ -39,7 +39,7 @@ def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions
     library = library_of(X)
     if library == "dask" and hasattr(X, "chunks"):
         raise InvalidInputError(
-            "Dask arrays are not taken: give a Dask DataFrame, whose columns have names."
+            "Dask arrays are not accepted: give a Dask DataFrame, whose columns have names."
         )
     for name, column in (("y", y), ("groups", groups)):
         if column is not None and not isinstance(column, str):
@@ -134,8 +134,8 @@ class FileParts(LocalParts):
         for other in self._files[1:]:
             if sorted(other.schema.names) != sorted(first.schema.names):
                 raise InvalidInputError(
-                    f"The files of a table must have the same columns: '{other.path}' has others "
-                    f"than '{first.path}'."
+                    f"The files of a table must have the same columns: '{other.path}' differs from"
+                    f" '{first.path}'."
                 )
         super().__init__([partial(_read, file) for file in self._files], list(first.schema.names))
 

@@ -87,8 +87,8 @@ class LinkedTables:
         for feature in (*self.people.features, *self.events.features):
             if feature.part not in ("", "time"):
                 raise InvalidInputError(
-                    f"The column {feature.source!r}: of dates in linked tables only the part "
-                    "'time' can be used."
+                    f"The column {feature.source!r}: in linked tables, only the part 'time' of a "
+                    "date can be used."
                 )
             if feature.source == self.key:
                 raise InvalidInputError(

@@ -29,8 +29,8 @@ from sfumato.tables.schema import Column, TableBounds
 Array = NDArray[np.float64]
 
 WORST = 5  # columns that are drawn
-FREE = "Against what was released (free)"
-SENSITIVE = "Against your table (SENSITIVE, owner only: not private, do not hand it out)"
+FREE = "Compared with what was released (free)"
+SENSITIVE = "Compared with your table (SENSITIVE, owner only: not private, do not share)"
 
 
 @dataclass(frozen=True)

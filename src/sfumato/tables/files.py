@@ -156,7 +156,7 @@ class TableFile:
             shown = ", ".join(map(repr, known[:12])) + ", ..." * (len(known) > 12)
             hint = ""
             if len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
-                hint = " The first line must name the columns, with the declared delimiter between."
+                hint = " The first line must name the columns, separated by the declared delimiter."
             named = f"The table '{self.path}' has no column {missing[0]!r}."
             raise InvalidInputError(f"{named} It has: {shown}.{hint}")
 

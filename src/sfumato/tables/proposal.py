@@ -133,7 +133,7 @@ class ColumnSummary:
         is_dates = self.type == "string" and bool(self.formats)
         if self.seen and (is_dates or is_date(self.type)) and self.lowest is not None:
             first, last = (min(max(year, 1), 9998) for year in (self.lowest, self.highest))
-            marked["note"] += "; a whole date can say who somebody is; parts are used"
+            marked["note"] += "; a full date can identify a person; parts are used"
             marked |= {"parts": ("year", "month", "weekday")}
             marked |= {"format": self.formats[0]} if is_dates else {}
             declared = "timestamp[s]" if is_dates else self.type
@@ -149,19 +149,19 @@ class ColumnSummary:
         is_names = len(spelt) > max(FEW, OWN * self.seen) and all(map(NAME.fullmatch, spelt))
         if spelt and len(spelt) <= MAX_CATEGORIES and not is_names:
             if len(spelt) < len(values):
-                marked["note"] += "; written in several ways, by case or spaces, which are one"
+                marked["note"] += "; spelt in several ways, by case or spaces, which count as one"
             return Column(self.name, self.type, categories=tuple(sorted(spelt.values())), **marked)
         why = f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
         if not self.seen:
             why = "the column is empty"
         elif is_names:
-            why = "nearly every record has a text of its own, without digits: looks like names"
+            why = "nearly every record has its own text, without digits: looks like names"
         elif is_id:
-            why = "nearly every record has a value of its own, as an ID has"
+            why = "nearly every record has its own value, as IDs do"
         elif 0 < len(spelt) <= MAX_CODES and all(map(CODE.fullmatch, spelt)):
             why = (
-                f"{len(spelt)} different codes; if their list is public, save it with one code in "
-                'a line and put categories_file = "codes.txt" in the place of left_out'
+                f"{len(spelt)} different codes; if their list is public, save it with one code per "
+                'line and put categories_file = "codes.txt" instead of left_out'
             )
         elif self.type != "string":
             why = f"values of type {self.type} are neither numbers nor texts"
@@ -174,7 +174,7 @@ class ColumnSummary:
             lower, upper = math.floor(lower), math.ceil(upper)
         if sentinels:
             marks = ", ".join(map("{:g}".format, sentinels))
-            marked["note"] += f"; {marks} looks like a mark of missing cells: read as one"
+            marked["note"] += f"; {marks} looks like a marker of missing cells: read as one"
             marked |= {"missing": True, "sentinels": sentinels}
         sample = [each for each in self.sample if each > 0 and each not in sentinels]
         if sample and self.lowest >= 0 and self.highest > LONG_TAIL * float(np.median(sample)):
@@ -190,7 +190,7 @@ class ColumnSummary:
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
             if sentinels := self.sentinels:
                 marks = ", ".join(map("{:g}".format, sentinels))
-                note += f"; {marks} looks like a mark of missing cells"
+                note += f"; {marks} looks like a marker of missing cells"
             ends = rounded_outwards(self.lowest, self.highest)
             return Target(self.name, self.type, *ends, note=note)
         if not (kind or self.type == "string") or not 2 <= n <= MAX_LABELS:

@@ -158,7 +158,7 @@ class Column:
             values = self.categories if isinstance(self.categories, tuple) else ()
             if len({type_of_value(each) for each in values}) != 1 or len(set(values)) < len(values):
                 raise InvalidInputError(
-                    f"{place} must list its categories or labels: all text or all numbers, once."
+                    f"{place} must list categories or labels: all text or all numbers, each once."
                 )
             if self.fill is not None and self.fill not in values:
                 raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
@@ -167,7 +167,7 @@ class Column:
                 listed = ", ".join(f'"{part}"' for part in PARTS)
                 raise InvalidInputError(
                     f"{place} is of type {self.type}: name the public 'parts' that are used, of "
-                    f"{listed}, or set left_out = true. A whole date can say who somebody is."
+                    f"{listed}, or set left_out = true. A full date can identify a person."
                 )
             if {"time", "year"} & set(self.parts):
                 with suppress(TypeError, ValueError):

@@ -193,7 +193,7 @@ def csv_batches(
                 raise InvalidInputError(
                     f"Line {n_before + odd + 1} of '{path}' does not have as many fields as the "
                     "first line, or leaves a quote open. Each line is read as one record: close "
-                    "the quote, remove line breaks inside of quotes, or save the table as Parquet."
+                    "the quote, remove line breaks inside quotes, or save the table as Parquet."
                 )
             # [Z4] each line alone; the others are kept as they are
             block = b"".join(compute.if_else(is_good, lines, blank).to_pylist())

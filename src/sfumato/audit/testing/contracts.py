@@ -305,7 +305,7 @@ def check_guarantee_covers_the_releases(case: PrivateCase) -> None:
     require(ledger.words == {asked}, "The charge must state the unit and the relation.")
     require(
         (str(promised.unit), str(promised.relation)) == asked,
-        "The guarantee states another unit or relation than was asked for.",
+        "The guarantee states a different unit or relation from the one asked for.",
     )
     cost = epsilon_spent(promised.events, promised.delta, promised.relation)
     require(

@@ -163,7 +163,7 @@ def _namespace(value: Any) -> Parts:
 
 def _opaque(value: Any) -> Outline:
     """Stand for what cannot be looked into; no two such objects are equal."""
-    return Outline(f"{_type_name(value)} that cannot be looked into", (hex(id(value)),))
+    return Outline(f"{_type_name(value)} whose contents cannot be inspected", (hex(id(value)),))
 
 
 def _parts(value: Any) -> Parts:

@@ -165,7 +165,7 @@ class SobolevSpace:
     def __init__(self, bandwidth: float, domain: Domain) -> None:
         if domain.n_features != 1:
             raise InvalidInputError(
-                f"space='sobolev' is of one feature. Got {domain.n_features}; use space='gaussian'."
+                f"space='sobolev' needs one feature. Got {domain.n_features}; use space='gaussian'."
             )
         if bandwidth > MAX_WIDTH * domain.width[0]:
             raise InvalidInputError(
