@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from sfumato import (
     Bounds,
@@ -156,8 +156,10 @@ def fabricated(target: str | None) -> Any:
 def scored(table: Any) -> Any:
     model = LinearRegression().fit(np.eye(2), [0.0, 1.0])
     rows = np.column_stack([table["a"], table["k"]])
-    promise = {"relation": str(SECRET), "target_bounds": (0, 10)}
-    return repr(release_score(model, rows, table["a"].to_numpy(), epsilon=2.0, **promise))
+    promise: dict[str, Any] = {"relation": str(SECRET), "epsilon": 2.0}
+    told = repr(release_score(model, rows, table["a"].to_numpy(), target_bounds=(0, 10), **promise))
+    labels = LogisticRegression().fit(np.eye(2), [0, 1])
+    return told, repr(release_score(labels, rows, rows[:, 0] > 5, metric="auc", **promise))
 
 
 PROMISE: dict[str, Any] = {"bounds": FACTS, "epsilon": 5.0, "relation": str(SECRET)}

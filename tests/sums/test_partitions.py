@@ -32,6 +32,7 @@ from sfumato import (
     PrivateMoments,
     PrivatePCA,
     TableBounds,
+    release_counts,
 )
 from sfumato.audit.testing.taint import compare_replays
 from sfumato.exceptions import (
@@ -50,7 +51,7 @@ from sfumato.sums.grid import SecretSum
 from sfumato.sums.partitions import PartitionedRecords, SecretMessage, open_sum, seal_sum
 from sfumato.sums.persons import PersonSum
 from sfumato.sums.statistics import ClassCounts, SecondMoment
-from sfumato.sums.table_parts import LocalParts
+from sfumato.sums.table_parts import FileParts, LocalParts
 from sfumato.tables import files
 from tests.sums.sources import (
     ThreadParts,
@@ -181,6 +182,23 @@ def test_a_text_is_parsed_once(
     monkeypatch.setattr(files, "csv_batches", parse)
     same_bits(ESTIMATORS["moments"], table, {"csv": tmp_path / "rows.csv"})
     assert parse.call_count == n_passes
+    monkeypatch.setattr("sfumato.tables.text.BLOCK_BYTES", 2**10)  # half a pass is not kept
+    parts = FileParts([tmp_path / "rows.csv"]).declared({"age": "float64"})
+    assert next(parts.map(lambda _, batches: len(next(iter(batches))))) < len(table)
+    assert next(parts.map(lambda _, batches: sum(map(len, batches)))) == len(table)
+
+
+def test_one_missing_id_takes_that_of_no_other_in_a_frame_of_dask() -> None:
+    """In pandas it makes doubles of the whole numbers of its part, which have fewer digits."""
+    ids, counted = 2**60 + 4097 * np.arange(80), []
+    bounds = TableBounds.from_dict({"x": (0, 1)}, person="id", person_rows=1)
+    for last in (7, np.nan):
+        parts = [pd.DataFrame({"id": each, "x": 0.5}) for each in (ids, np.append(ids[:9], last))]
+        frame = dask.dataframe.from_map(lambda part: part, parts, meta=parts[0])
+        with taped() as tape:
+            release_counts(frame, bounds=bounds, epsilon=1.0, relation="add_or_remove_one")
+        counted.append(tape.releases[0].statistic.sum())
+    assert abs(counted[0] - counted[1]) <= 1
 
 
 def test_plain_bounds_take_named_columns(table: pd.DataFrame, sources: dict[str, Any]) -> None:

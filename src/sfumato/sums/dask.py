@@ -19,7 +19,7 @@ import numpy as np
 
 from sfumato.exceptions import EngineError
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
-from sfumato.sums.persons import partition_of
+from sfumato.sums.persons import LONG, partition_of
 from sfumato.sums.table_parts import BATCH_ROWS
 
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
@@ -130,10 +130,24 @@ def _reused_memory() -> Iterator[None]:
 def _in_batches(part: Any) -> Iterator[Any]:
     """Cut a partition into batches that stay near the processor."""
     for start in range(0, max(len(part), 1), BATCH_ROWS):
-        yield part[start : start + BATCH_ROWS]
+        yield _as_beside_missing(part[start : start + BATCH_ROWS])
+
+
+def _as_beside_missing(frame: Any) -> Any:
+    """Return a frame, long whole numbers as the doubles that one missing cell makes of its part.
+
+    Else a record without an ID would decide which of the others have one.
+    """
+    kinds = getattr(frame, "dtypes", {}).items()
+    whole = [n for n, kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iu"]
+    long = [
+        n for n in whole if len(frame) and max(-int(frame[n].min()), int(frame[n].max())) >= LONG
+    ]
+    return frame.astype(dict.fromkeys(long, np.float64)) if long else frame
 
 
 def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
+    frame = _as_beside_missing(frame)
     numbers = partition_of(ids_of(frame), n_parts) if len(frame) else np.empty(0, dtype=np.int64)
     return frame.assign(**{PERSON: numbers.astype(np.int64)})
 
