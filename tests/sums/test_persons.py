@@ -110,7 +110,7 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
         assert np.array_equal(summed(*moved[:2], texts, unit, statistic), whole)
         assert np.array_equal(merged(statistic), whole)
         assert np.array_equal(doubles(quick._sum(statistic)), whole)
-    with pytest.raises(InvalidInputError, match="side by side"):
+    with pytest.raises(InvalidInputError, match="adjacent"):
         quick._sum(gradient(unit))
     sums = merged(gradient(unit))
     for each in (gathered, scattered, gathered.cache(), scattered.cache()):
@@ -304,6 +304,24 @@ def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any
     terms = [MOST * plain.sensitivity("replace_one", 1, n) for n in (1, 2)]
     assert summed[1] - terms[1] == pytest.approx(rounding, rel=1e-6)
     assert summed[0] - terms[0] == pytest.approx(rounding * math.sqrt(plain.size), rel=1e-6)
+
+
+def test_a_missing_label_of_another_changes_no_bit_of_a_shrinkage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of rows in single precision, whose products are kept, and others in double precision."""
+    rows, codes = some_rows(60, 3)
+    ids, found, unit = np.repeat(np.arange(20), 3), [], PersonUnit(3)
+    shrinkage = PerPersonClip.shrinkage
+    monkeypatch.setattr(
+        PerPersonClip, "shrinkage", lambda *a: found.append(shrinkage(*a)) or found[-1]
+    )
+    statistic = GradientSum(
+        SoftmaxLoss(2), 1.0, np.full((1, WIDTH), 0.25), joined=PerPersonClip(unit, 0.05)
+    )
+    for known in (codes > 1, np.append(-1, codes[1:] > 1)):
+        records_of(rows, known.astype(np.intp), ids, unit).cache(in_singles=True)._sum(statistic)
+    np.testing.assert_array_equal(found[0][1:], found[1][1:])
 
 
 def test_missing_ids_among_texts_and_numbers_written_with_a_point():

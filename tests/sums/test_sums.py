@@ -40,7 +40,7 @@ from sfumato.sums.grid import (
 )
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.partitions import open_sum, seal_sum
-from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
+from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum, PersonUnit
 from sfumato.sums.statistics import Parts, agreeing_counts, cuts_by_counts
 from sfumato.tables.bounds import Bounds
 
@@ -160,6 +160,10 @@ def test_records_that_change_between_passes_are_refused_before_noise() -> None:
     with pytest.raises(InvalidInputError, match="10 were declared, 9 were found"):
         records.release(SecondMoment(WIDTH), mechanism, receipt)
     assert len(receipt.unused()) == 1
+    block = unit_rows(3, 14), some_codes(3, 14), np.array([2, 2, 1])  # of two persons
+    unit: dict[str, Any] = {"relation": "replace_one", "person": PersonUnit(2), "n_rows": 3}
+    with pytest.raises(InvalidInputError, match="persons changed"):
+        BatchRecords(lambda: iter([block]), width=WIDTH, **unit)._sum(SecondMoment(WIDTH))
 
 
 @pytest.mark.parametrize("relation", list(Relation))

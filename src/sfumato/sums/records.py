@@ -328,7 +328,10 @@ class Records(ABC):
             if size is None:
                 rows, codes = rows[~unknown], codes[~unknown]
             else:  # among the others of a person: a row of zeros, with one of their classes
-                rows = np.where(unknown[:, None], 0.0, _readable(rows, SecondMoment(self.width)))
+                kept, rows = rows, _readable(rows, SecondMoment(self.width))
+                rows = np.where(unknown[:, None], 0.0, rows)
+                if isinstance(kept, Float32Rows):  # others' terms are computed as without it
+                    rows = kept.of(rows, kept.beside)
                 others = np.repeat(codes.reshape(-1, size).max(axis=1), size)
                 codes = np.where(unknown, np.maximum(others, 0), codes)
         if statistic.in_ball > self._in_ball:
