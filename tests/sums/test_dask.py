@@ -71,10 +71,17 @@ def _frame(table: pd.DataFrame, n_parts: int) -> Any:
         ),
     ],
 )
-def test_bits_do_not_depend_on_partitions(name: str, client: Any, table: pd.DataFrame) -> None:
+def test_bits_do_not_depend_on_partitions(
+    name: str, client: Any, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    from sfumato.sums.dask import ClusterFiles
+
     assert client.status == "running"
     counts = (1, 2, 7) if name in ("moments", "linear") else (2,)
-    same_bits(ESTIMATORS[name], table, {str(n): _frame(table, n) for n in counts})
+    for number, part in enumerate(in_parts(table, 2)):
+        part.to_parquet(tmp_path / f"{number}.parquet")
+    frames = {str(n): _frame(table, n) for n in counts}
+    same_bits(ESTIMATORS[name], table, frames | {"files": ClusterFiles(tmp_path)})
 
 
 @more

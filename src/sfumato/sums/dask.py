@@ -9,30 +9,30 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import dask
 import numpy as np
 
+from sfumato.core.memory import WORKING_SET
 from sfumato.exceptions import EngineError
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
 from sfumato.sums.persons import LONG, partition_of
-from sfumato.sums.table_parts import BATCH_ROWS
+from sfumato.sums.table_parts import BATCH_ROWS, FileParts, LocalParts
 
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
 TRIM_THRESHOLD = "MALLOC_TRIM_THRESHOLD_"
 TRIM, MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc
-_n_running, _lock = [0], threading.Lock()
 
 
 class DelayedParts(ListedParts):
     """Parts that Dask computes when they are needed.
 
-    parts (sequence of Delayed or Future): Each a batch, or a list of batches.
+    parts (sequence of Delayed, Future or callable): Each a batch, a list of batches, or what gives
+        batches where it is called.
     columns (sequence of str or int): Names of the columns, or their number where they have none.
     """
 
@@ -64,6 +64,27 @@ class DelayedParts(ListedParts):
         return DelayedParts(client.compute(calls, retries=RETRIES), self.columns)
 
 
+class ClusterFiles(DelayedParts):
+    """Files of a table, a part each, that the workers read themselves: no frame is made of them.
+
+    path (str or LocalParts): A file, the files of a folder, or a glob; the same on all machines.
+    """
+
+    library = "pyarrow"
+
+    def __init__(self, path: Any) -> None:
+        self._files = path if isinstance(path, LocalParts) else FileParts.of(path)
+        super().__init__(self._files._parts, self._files.columns)
+
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
+        """Read no more than these columns, as their types."""
+        return ClusterFiles(self._files.declared(types, text))
+
+    def undeclared(self) -> Partitions:
+        """Refuse text before anything of its lines is known."""
+        return ClusterFiles(self._files.undeclared())
+
+
 class FrameParts(DelayedParts):
     """The partitions of a Dask DataFrame.
 
@@ -91,44 +112,29 @@ class FrameParts(DelayedParts):
 
 
 def _applied(task: Task, number: int, part: Any, *, listed: bool = False) -> Any:
-    batches: Iterable[Any] = part if isinstance(part, list) else _in_batches(part)
-    with _reused_memory():
-        found = task(number, batches)
-        return list(found) if listed else found
+    _reuse_memory()
+    batches = part if isinstance(part, list) else _in_batches(part)
+    found = task(number, batches)
+    return list(found) if listed else found
 
 
-@contextmanager
-def _reused_memory() -> Iterator[None]:
-    """Let freed memory be used again in here, and give all of it back at the end.
+def _reuse_memory() -> None:
+    """Let freed memory be used again, `WORKING_SET` of it at most.
 
-    Dask tells glibc by this name to return memory to the system at once. Adding up takes and frees
-    the same few megabytes for every block: mapping them anew is more than half of a pass.
+    Dask tells glibc by this name to return memory to the system at once. Reading and adding up take
+    and free the same megabytes again and again: mapping them anew is up to half of a pass.
     """
-    threshold = os.environ.get(TRIM_THRESHOLD, "")
-    library: Any = None
-    if threshold.isdigit():
-        with suppress(OSError):
-            library = ctypes.CDLL(None)
-    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
-        yield
-        return
-    with _lock:
-        _n_running[0] += 1
-        for option in (TRIM, MAP):
-            library.mallopt(option, 2**25)
-    try:
-        yield
-    finally:
-        with _lock:
-            _n_running[0] -= 1
-            if not _n_running[0]:  # no other thread adds up
-                library.mallopt(TRIM, int(threshold))
-                library.mallopt(MAP, 2**17)
-                library.malloc_trim(0)
+    if os.environ.get(TRIM_THRESHOLD, "").isdigit():
+        with suppress(OSError, AttributeError):  # another C library
+            for option, n_bytes in ((TRIM, WORKING_SET), (MAP, 2**25)):
+                ctypes.CDLL(None).mallopt(option, n_bytes)
 
 
 def _in_batches(part: Any) -> Iterator[Any]:
-    """Cut a partition into batches that stay near the processor."""
+    """Cut a partition into batches that stay near the processor, or read those of a file."""
+    if callable(part):
+        yield from part()
+        return
     for start in range(0, max(len(part), 1), BATCH_ROWS):
         yield _as_beside_missing(part[start : start + BATCH_ROWS])
 
