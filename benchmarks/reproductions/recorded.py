@@ -10,7 +10,7 @@ from typing import NamedTuple
 from benchmarks.recording import RESULTS
 from sfumato.papers import Comparison
 
-FIELDS = ("what", "printed", "paper", "strict", "within", "better", "unit", "paper_sd", "strict_sd")
+FIELDS = ("what", "printed", "paper", "strict", "within", "unit", "paper_sd", "strict_sd")
 
 
 class Row(NamedTuple):

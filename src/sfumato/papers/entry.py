@@ -121,8 +121,6 @@ class Comparison:
     within : float or None
         How far ours may lie from ``printed`` (absolute) and still count as reproduced; None shows
         the figures side by side and judges nothing, as where only other data are public.
-    better : {"either", "lower"}
-        ``lower`` lets any figure below the printed one pass, such as seconds.
     unit : str
         What the figures count: ``"accuracy"``, ``"s"``, ``"mis"``.
     paper_sd, strict_sd : float or None
@@ -134,7 +132,6 @@ class Comparison:
     paper: float | None
     strict: float | None
     within: float | None = 0.01
-    better: Literal["either", "lower"] = "either"
     unit: str = "accuracy"
     paper_sd: float | None = None
     strict_sd: float | None = None
@@ -152,8 +149,7 @@ class Comparison:
     def _meets(self, ours: float | None) -> bool | None:
         if self.printed is None or ours is None or self.within is None:
             return None
-        ahead = ours - self.printed
-        return (ahead if self.better == "lower" else abs(ahead)) <= self.within
+        return abs(ours - self.printed) <= self.within
 
 
 @dataclass(frozen=True)
@@ -232,7 +228,7 @@ def compare_runs(
     """Compare runs as printed and mended with a printed figure: means, and deviations over runs."""
     ours, mended = (round(float(np.mean(r)), 6) if len(r) else None for r in (paper, strict))
     sd, mended_sd = (float(np.std(r, ddof=1)) if len(r) > 1 else None for r in (paper, strict))
-    return Comparison(what, printed, ours, mended, within, "either", unit, sd, mended_sd)
+    return Comparison(what, printed, ours, mended, within, unit, sd, mended_sd)
 
 
 def decided(gaps: Sequence[float]) -> bool | None:

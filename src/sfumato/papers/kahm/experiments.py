@@ -5,7 +5,6 @@ A table is a dictionary of printed figures by cell; a cell is some fits, each ru
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -163,11 +162,6 @@ class Fit(NamedTuple):
     parties: int | None = 1
     run: int = 0
 
-    @property
-    def is_federated(self) -> bool:
-        """Whether parties are the point, and memberships are not scored."""
-        return self.parties != 1 or self.scenario != "random"
-
 
 class Scored(NamedTuple):
     """What a fit gave: accuracy, membership score, distances of members and of others."""
@@ -211,7 +205,7 @@ def scored(split: Split, device: str | None, fit: Fit) -> Scored:
     # Without the protocol of `sfumato.federated`: its parties refuse a printed algorithm.
     models = [clone(estimator).fit(split.X[part], split.y[part]) for part in parts]
     model = models[0].merge(*models[1:]) if len(models) > 1 else models[0]
-    if fit.is_federated:
+    if fit.parties != 1 or fit.scenario != "random":  # a federation: no memberships
         accuracy = float(np.mean(np.asarray(model.predict(split.X_test)) == split.y_test))
         return Scored(accuracy, 0.0, np.zeros(0), np.zeros(0))
     members = check_random_state(fit.run).permutation(len(split.X))[:MEMBERS]
@@ -512,26 +506,32 @@ TABLE_11 = {
 QUICK_LARGEST = 1_000_000  # numbers in a quick run
 SHAPES = (
     "The paper prints N x p only; N = p / 10 is assumed, which its largest sizes suggest. "
-    "Ours is processor time of all threads, which other work on the machine does not stretch; "
-    "two machines and two programs are compared, so that faster counts as reproduced."
+    "Ours is processor time of all threads, which other work on the machine does not stretch. Two "
+    "machines and two programs: seconds are shown; what is judged is that the largest takes no "
+    "longer than the 133 s that are printed as practical."
 )
 
 
 def table_11(setting: Setting) -> Outcome:
-    """Time hulls of growing size: the least processor time, of all threads, of some runs."""
+    """Time hulls of growing size: processor time of all threads."""
     sizes = [(n, p) for n, p in TABLE_11 if not setting.quick or n * p <= QUICK_LARGEST]
-    hull, seconds = KernelAffineHull(n_components=20), dict.fromkeys(sizes, math.inf)
-    for n, p in [sizes[0], *sizes * setting.runs]:  # the first fit also loads libraries
+    hull = KernelAffineHull(n_components=20)
+    seconds: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
+    hull.fit(np.eye(9))  # which also loads libraries
+    for n, p in sizes * setting.runs:
         setting.tell(f"{n} rows of {p} numbers")
         rows = check_random_state(0).normal(size=(n, p))
         begun = time.process_time()
         hull.fit(rows)
-        seconds[n, p] = min(seconds[n, p], time.process_time() - begun)
+        seconds[n, p].append(time.process_time() - begun)
     rows = [
-        Comparison(f"{n} x {p}", TABLE_11[n, p], taken, None, 0.0, "lower", "seconds")
+        compare_runs(f"{n} x {p}", TABLE_11[n, p], taken, unit="seconds")
         for (n, p), taken in seconds.items()
     ]
-    return Outcome(tuple(rows), remarks=(SHAPES,))
+    (n, p), taken = seconds.popitem()
+    largest = TABLE_11[n, p] - np.array(taken)
+    claims = claims_of({f"{n * p:,} numbers take no more than {TABLE_11[n, p]:.0f} s": largest})
+    return Outcome(tuple(rows), claims, remarks=(SHAPES,))
 
 
 OWN_RIVAL = "SVM with C = 10"
