@@ -218,7 +218,8 @@ def table_3(setting: Setting) -> Outcome:
             printed = None if setting.quick else PRINTED_SECONDS[task][METHODS.index(method)]
             both = taken[method, UNIT], taken[method, MENDED]
             rows.append(compare_runs(f"{task}, {method}", printed, *both, unit="s"))
-        for method, way in product((METHODS[0], *METHODS[2:]), (UNIT, MENDED)):
+        reduced = (*product((METHODS[0], METHODS[2]), (UNIT, MENDED)), (METHODS[3], UNIT))
+        for method, way in reduced:  # the mended federation keeps all features
             less = np.subtract(taken[METHODS[1], way], taken[method, way])
             gaps[f"{task}: {method} takes less time than DPML, {way}"] = less
     return Outcome(tuple(rows), claims_of(gaps), remarks=(SECONDS,))
@@ -226,7 +227,8 @@ def table_3(setting: Setting) -> Outcome:
 
 SECONDS = (
     "CPU seconds of one core at a party: what five parties and their coordinator take in turn, "
-    "divided by five. Another machine than the paper's: seconds are shown and not judged."
+    "divided by five. Another machine than the paper's: seconds are shown and not judged. The mended "
+    "federation does not reduce dimensions, so that the claim is not about it."
 )
 REMARKS = (
     "The figures are pictures, so no accuracy is printed; the sentences about them are judged, for "
