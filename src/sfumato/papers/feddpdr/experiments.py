@@ -227,8 +227,8 @@ def table_3(setting: Setting) -> Outcome:
 
 SECONDS = (
     "CPU seconds of one core at a party: what five parties and their coordinator take in turn, "
-    "divided by five. Another machine than the paper's: seconds are shown and not judged. The mended "
-    "federation does not reduce dimensions, so that the claim is not about it."
+    "divided by five. Another machine than the paper's: seconds are shown and not judged. The "
+    "mended federation does not reduce dimensions, so that the claim is not about it."
 )
 REMARKS = (
     "The figures are pictures, so no accuracy is printed; the sentences about them are judged, for "
