@@ -275,7 +275,7 @@ def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
     weights = np.zeros((1, 3))
     assert ResidualSum(1.0, weights).joined_sensitivity(relation, unit) is None
     joined = ResidualSum(1.0, weights, PerPersonClip.default(unit, 1.0))
-    with pytest.raises(InvalidInputError, match="another unit"):
+    with pytest.raises(InvalidInputError, match="different units"):
         joined.joined_sensitivity(relation, other)
     times = 2 if relation is Relation.REPLACE_ONE else 1
     assert joined.joined_sensitivity(relation, unit) == pytest.approx(2.0 * times, rel=1e-4)
