@@ -60,8 +60,7 @@ BENCHMARKS = {
     "frontier-cifar-parts": (
         [
             *("bench_frontier", "--data", "cifar10", "--epsilons", "1", "3", "8"),
-            *("--features", "mirrored", "random-process", "--ablation", "best without patches"),
-            *("best without scattering", "best without net", "patches"),
+            *("--features", "mirrored", "random-process", "--relations", "add_or_remove_one"),
             *("--name", "margins_frontier_cifar_parts"),
         ],
         True,

@@ -2,14 +2,14 @@
 
 SFUMATO_DATA=... python -m benchmarks.bench_frontier [--data mnist ...] [--features hog ...]
 [--runs 5] [--epsilons 0.1 1 3 10] [--steps 240 ...] [--name margins_frontier] [--held-out]
-[--ablation "best without net" ...] [--beside WORDS]
+[--beside WORDS]
 
 Training rows are all that the files hold, accuracy is on the test rows. Nothing is tuned here: the
 settings are the public rule of `PrivateLinearClassifier`, fixed on held-out training rows of MNIST
 and Fashion-MNIST, and the features "best" of `PrivateImageClassifier`, fixed on those of CIFAR-10.
 With PyTorch and a GPU the same code runs on it. From pixels to predictions takes the sum of the
-four times of a line; the first features of a process wait for the libraries of the GPU. Features
-of an ablation are measured adding or removing a record only; `--beside` notes what else ran there.
+four times of a line; the first features of a process wait for the libraries of the GPU. `--beside`
+notes what else ran there.
 """
 
 from __future__ import annotations
@@ -54,11 +54,6 @@ class Features:
         return found[0] if len(found) == 1 else namespace_of(found[0]).concat(found, axis=1)
 
 
-def without(kind: type, shape: tuple[int, ...]) -> Features:
-    """Return the features "best" without one kind of them."""
-    return Features(*(part for part in best_features(shape) if not isinstance(part[0], kind)))
-
-
 FEATURES: dict[str, Callable[[tuple[int, ...]], Features]] = {
     "hog": lambda shape: Features((HOGFeatures(shape), 1.0)),
     "scattering": lambda shape: Features((ScatteringFeatures(shape), 1.0)),
@@ -68,9 +63,6 @@ FEATURES: dict[str, Callable[[tuple[int, ...]], Features]] = {
     "patches": lambda shape: Features((RandomPatchFeatures(shape, n_projected=4000), 1.0)),
     "random-process": lambda shape: Features((RandomProcessFeatures(shape), 1.0)),
     "best": lambda shape: Features(*best_features(shape)),
-    "best without scattering": lambda shape: without(ScatteringFeatures, shape),
-    "best without patches": lambda shape: without(RandomPatchFeatures, shape),
-    "best without net": lambda shape: without(RandomProcessFeatures, shape),
 }
 
 
@@ -88,11 +80,11 @@ def main() -> None:
         train, y, test, y_test, shape = images(data)
         if options.held_out:
             train, y, test, y_test = set_aside(train, y)
-        for features in [*options.features, *options.ablation]:
+        for features in options.features:
             maker = FEATURES[features](shape)
             rows, seconds = timed(lambda m=maker, x=train: _settled(m(x)))
             queries, test_seconds = timed(lambda m=maker, x=test: _settled(m(x)))
-            for relation in _relations(features, options):
+            for relation in options.relations:
                 for epsilon, steps in itertools.product(options.epsilons, options.steps):
                     numbers.append(
                         {
@@ -118,10 +110,6 @@ def main() -> None:
                         held_out=options.held_out,
                         beside=options.beside,
                     )
-
-
-def _relations(features: str, options: argparse.Namespace) -> list[str]:
-    return options.relations[:1] if features in options.ablation else options.relations
 
 
 def _accuracy(
@@ -163,7 +151,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", default=["mnist", "fashion-mnist"])
     parser.add_argument("--features", nargs="+", default=["hog", "scattering"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 1.0, 3.0, 10.0])
-    parser.add_argument("--ablation", nargs="+", default=[])
     parser.add_argument("--steps", nargs="+", type=int, default=[240])
     parser.add_argument("--beside", default="nothing else on the GPU")
     parser.add_argument("--runs", type=int, default=5)
