@@ -77,6 +77,15 @@ Array = NDArray[np.float64]
 SCORED_ROWS = 4096  # rows that are scored together
 ATTRIBUTES = {  # of many estimators, in their docstrings
     "$classes": "classes_ : ndarray of shape (n_classes,)\n        The public label set, sorted.",
+    "$machine": """n_fourier : int, default=1024
+        Public random Fourier features, used where exact features of the kernel would be more
+        than 2048 (in more than two dimensions, mostly). The machine is then learned and
+        released in the space of these features, where every bound is exact.
+    tolerance : float, default=0.01
+        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
+        least 0.001.
+    random_state : int, RandomState or None, default=0
+        For the public frequencies only.""",
     "$guarantee": "guarantee_ : Guarantee\n        The privacy guarantee of the fit.",
 }
 NO_LABELS = np.zeros(1, dtype=int)  # `classes_` of records without labels: one class

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.core.constraints import Form, numbers, real, refuse
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.features import GaussianKernel, Kernel, KnotFeatures
+from sfumato.models.features import GaussianKernel, KnotFeatures
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
@@ -26,6 +27,7 @@ Array = NDArray[np.float64]
 
 
 CURVE_BITS = 34  # coordinates are multiples of 2**-CURVE_BITS: 2**16 of them fit a double
+BLOCK = 2**17  # numbers of curves that are smoothed together
 COUNT_BITS = 10  # the constant that counts a curve is a multiple of 2**-COUNT_BITS
 MIN_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
 
@@ -262,36 +264,43 @@ class SmoothedCurves:
         """Numbers of a row: one per point."""
         return len(self.middle)
 
+    @cached_property
+    def _at_knots(self) -> tuple[Array, Array]:
+        """The kernel between the points, and the coordinates of the functions there."""
+        knots = self.features.knots
+        return self.features.kernel(knots, knots), self.features.transform(knots)
+
     def __call__(self, rows: Array) -> Array:
-        """Smooth curves; no value makes it raise."""
+        """Smooth curves, some at a time, in the cache; no value makes it raise."""
+        found = np.empty(rows.shape)
+        step = max(1, BLOCK // self.width)
+        for start in range(0, len(rows), step):
+            found[start : start + step] = self._smoothed(rows[start : start + step])
+        return found
+
+    def _smoothed(self, rows: Array) -> Array:
+        gram, at_knots = self._at_knots
         seen = np.isfinite(rows)
         ends = self.middle - self.half, self.middle + self.half
-        is_whole = bool(seen.all())
-        scaled = np.clip(rows if is_whole else np.where(seen, rows, self.middle), *ends)
+        scaled = np.clip(np.where(seen, rows, self.middle), *ends)
         scaled -= self.middle
         scaled /= self.half
         np.clip(scaled, -1.0, 1.0, out=scaled)
         found = np.empty(scaled.shape)
         patterns, members = seen[:1], None
-        if not is_whole:  # sorting rows takes longer than all that follows
+        if not seen.all():  # sorting rows takes longer than all that follows
             patterns, members = np.unique(seen, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             curves = slice(None) if members is None else np.flatnonzero(members.ravel() == number)
             # Coordinates of the smoothing of each unit vector, by the points seen alone.
-            knots = self.features.knots
-            weights = smoothing_weights(self.features.kernel, knots, pattern, self.smoothing)
-            matrix = np.asarray(weights @ self.features.transform(knots))
+            matrix = smoothing_weights(gram, pattern, self.smoothing) @ at_knots
             n_seen = max(int(pattern.sum()), 1)
             longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
             reach = math.sqrt(n_seen) * (1 + ROUNDING_MARGIN)  # longer than any row of values
-            inside = scaled if is_whole else scaled[curves][:, pattern]
-            inside /= reach
+            inside = scaled if members is None else scaled[curves][:, pattern]
             basis = matrix / (longest * (1 + ROUNDING_MARGIN))
-            projected = exact_projection(inside, basis)
-            projected *= reach * longest
-            found[curves] = projected
-        found /= self.norm
-        return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found), CURVE_BITS))
+            found[curves] = exact_projection(inside / reach, basis) * (reach * longest)
+        return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
 
 
 @dataclass(frozen=True)
@@ -332,20 +341,18 @@ class CurveSum(Statistic):
 # Smoothing of single curves in the space of a kernel ----------------------------------------------
 
 
-def smoothing_weights(
-    kernel: Kernel, points: Array, seen: NDArray[np.bool_], smoothing: float
-) -> Array:
+def smoothing_weights(gram: Array, seen: NDArray[np.bool_], smoothing: float) -> Array:
     """Weights of ``f = sum_j a_j K(., t_j)``, the smoothing of a curve that is 1 at a point seen.
 
     ``f = argmin_f (1/m) sum_seen (f(t_j) - y_j)² + λ ||f||²`` has ``(K + λ m I) a = y`` on the m
     points at which a curve was seen, and no weight elsewhere. One row for each of them.
 
-    points: (n_points, 1).
+    gram: K between all points, (n_points, n_points).
     """
     m = int(seen.sum())
-    weights = np.zeros((m, len(points)))
+    weights = np.zeros((m, len(seen)))
     if m:
-        block = kernel(points, points)[np.ix_(seen, seen)]
+        block = gram[np.ix_(seen, seen)]
         block[np.diag_indices_from(block)] += smoothing * m
         weights[:, seen] = cho_solve(cho_factor(block), np.eye(m)).T
     return weights

@@ -128,7 +128,6 @@ class PrivateKernelMachine(PrivateEstimator):
             loss,
             regularization=strength,
             tolerance=gap,
-            n_rows=n_rows,
             n_classes=n_classes,
         ).coefficients.reshape(features.size, -1)
         receipt = budget.charge(mechanism.event())  # [K4] charge, then draw
@@ -163,15 +162,7 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     regularization : float, optional
         Strength λ. By default a public rule: the λ at which the noise of a score has standard
         deviation 0.3, between 1e-4 and 1.
-    n_fourier : int, default=1024
-        Public random Fourier features, used where exact features of the kernel would be more
-        than 2048 (in more than two dimensions, mostly). The machine is then learned and
-        released in the space of these features, where every bound is exact.
-    tolerance : float, default=0.01
-        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
-        least 0.001.
-    random_state : int, RandomState or None, default=0
-        For the public frequencies only.
+    $machine
     $shared
 
     Attributes
@@ -245,14 +236,7 @@ class PrivateKernelRegressor(PrivateKernelMachine, PrivateRegressor):
     regularization : float, optional
         Strength λ. By default a public rule: the λ at which the noise of a prediction has a
         standard deviation of a fortieth of the range of the target, between 1e-4 and 1.
-    n_fourier : int, default=1024
-        Public random Fourier features, used where exact features of the kernel would be more
-        than 2048.
-    tolerance : float, default=0.01
-        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
-        least 0.001.
-    random_state : int, RandomState or None, default=0
-        For the public frequencies only.
+    $machine
     $shared
 
     Attributes

@@ -328,9 +328,8 @@ class GridDensity:
         alone = generator.uniform(size=n_samples) * chances[numbers] < standing
         spread = np.where(alone[:, None], 0.5, jitter[1])  # a triangular law, or evenly in the cell
         inner = np.abs(np.column_stack(places) + 0.5 + jitter[0] - spread)
-        last = np.array(self.cells.shape)
-        inner = last - np.abs(last - inner)  # folded at the edges
-        return low + side * inner, codes
+        last = np.array(self.cells.shape)  # folded at the edges
+        return low + side * (last - np.abs(last - inner)), codes
 
     @cached_property
     def _curves(self) -> list[PchipInterpolator]:

@@ -127,7 +127,6 @@ def minimise(
     *,
     regularization: float,
     tolerance: float,
-    n_rows: int | None = None,
     n_classes: int = 0,
 ) -> Minimiser:
     """Minimise ``(1/n) sum loss + λ |w|²`` to a gap of `tolerance`, first on a sample of the rows.
@@ -135,8 +134,8 @@ def minimise(
     For a loss of all class scores, y are codes, and there is one column of weights per class.
     """
     rows = features if isinstance(features, FeatureRows) else FeatureRows(features)
-    n = len(y) if n_rows is None else n_rows
-    stride = max(1, -(-len(y) // SAMPLE))
+    n = len(y)
+    stride = max(1, -(-n // SAMPLE))
     whole = few = Objective(rows, y, loss, regularization, n)
     start = np.zeros((rows.shape[1], n_classes) if n_classes else rows.shape[1])
     if stride > 1:
