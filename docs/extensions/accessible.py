@@ -25,6 +25,7 @@ def mend(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tre
 
 
 TABLE = re.compile(r'<table class="[^"]*\bdocutils\b[^"]*">.*?</table>', re.DOTALL)
+CODE = re.compile(r'(<span class="pre">)([^<]*)')
 MAX_CELL = 70  # letters: a table with a longer cell is laid out as one of sentences
 PARAMETER = re.compile(r"(<p><strong>[^<]*</strong> \(.*\)) -- ")
 ROLES = {"table": "table", "tr": "row", "th": "columnheader", "td": "cell"}
@@ -45,6 +46,9 @@ def _as_cards(found: re.Match[str]) -> str:
         table = table.replace('class="', 'class="prose ', 1)
     heads = re.findall(r"<th .*?>(.*?)</th>", table, re.DOTALL)
     titles = [re.sub(r"<.*?>", "", head).strip() for head in heads]
+    table = CODE.sub(
+        lambda word: word[1] + re.sub(r"(?<=\w)([.=,])(?=\w)", r"\1<wbr>", word[2]), table
+    )
     for tag, role in ROLES.items():
         table = re.sub(f"<{tag}(?=[ >])", f'<{tag} role="{role}"', table)
     first, *rows = table.split("<tr")

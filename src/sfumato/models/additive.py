@@ -569,7 +569,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         "balanced": inversely to their released sizes, in a ratio of 20 at most; a mapping gives
         public weights by label.
     n_steps : int or None, default=None
-        Noisy gradients. None: 240, or 120 from 50 records times μ per hat on.
+        Number of noisy gradients. None: 240; 120 if μ times the records per hat is at least 50.
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
     $shared

@@ -34,7 +34,7 @@ ENTRY_PARAMETERS = """epsilon, delta : float, default=1.0, 1e-6
     entry_bound : float, optional
         The largest protected change d of one entry; by default any change inside the box.
     ledger : DatasetBudget, optional
-        Who pays."""
+        The budget that pays; see `sfumato.Ledger`."""
 ENTRY_PRIVACY = """Unit and relation : one entry, replaced by one at most d away; labels,
         class sizes and the number of rows are public.
     Released : every entry with noise; all else sees noisy rows only.

@@ -138,6 +138,8 @@ class Surroundings:
             if id(owner) in seen:
                 continue
             seen.add(id(owner))
+            with suppress(Exception):  # Python 3.14 makes them, and keeps them, when first read
+                _ = owner.__annotations__
             home = owner.__module__ if isinstance(owner, type) else owner.__name__
             for name, value in list(vars(owner).items()):
                 is_at_home = getattr(value, "__module__", None) == home
