@@ -106,6 +106,13 @@ def test_contract(case: PrivateCase, check: Callable[[PrivateCase], None]) -> No
     check(case)
 
 
+def test_a_density_pays_for_the_rounding_of_every_cell_that_two_persons_touch() -> None:
+    (case,) = [c for c in cases(*DEFAULTS) if isinstance(c.estimator, sf.PrivateDensity)]
+    with taped() as tape:
+        clone(case.estimator).fit(case.X, case.y, groups=np.arange(len(X)) // K)
+    assert tape.releases[0].mechanism.touched == 2 * K
+
+
 @pytest.mark.parametrize("case", cases(*DEFAULTS), ids=lambda c: type(c.estimator).__name__)
 def test_what_a_person_is_told(case: PrivateCase, tmp_path: Any) -> None:
     ids = np.arange(len(X)) // K
