@@ -428,37 +428,34 @@ def cdmma() -> Iterator[str]:
     yield "({} and {})".format(*sorted(alone))
 
 
+def span(values: Iterable[float], digits: int = 2) -> str:
+    least, *_, most = sorted(values)
+    return f"{least:.{digits}f} to {most:.{digits}f}"
+
+
 def kahm() -> Iterator[str]:
-    def span(values: Iterable[float], digits: int = 2) -> str:
-        values = list(values)
-        return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
-
     splits = reproduced("kahm_table-3").items()
-    for method in ("KAHM, Definitions 7 and 8", "SVM with C = 10"):
-        own = [row["paper"] for (what, _), row in splits if what.endswith(method)]
-        yield f"({span(own)}" + (", ahead on each split)" if "SVM" in method else ")")
+    for method, end in (("Definitions 7 and 8", ")"), ("C = 10", ", ahead on each split)")):
+        yield f"({span(row['paper'] for (what, _), row in splits if what.endswith(method))}{end}"
 
-    def rows(table: int, definition: int, unit: str, cells: str = "") -> list[dict[str, float]]:
+    def rows(table: int, definition: int, unit: str = "accuracy") -> list[dict[str, float]]:
+        end = f"{', n 20' if table == 6 else ''}, Definition {definition}"
         found = reproduced(f"kahm_table-{table}").items()
-        own = f", Definition {definition}"
-        return [
-            row
-            for (what, kind), row in found
-            if what.startswith("eps") and what.endswith(f"{cells}{own}") and kind == unit
-        ]
+        shown = [(what, row) for (what, kind), row in found if kind == unit]
+        return [row for what, row in shown if what.startswith("eps") and what.endswith(end)]
 
-    def lowered(table: int, unit: str, side: str, share: bool, cells: str = "") -> list[float]:
-        pairs = zip(rows(table, 12, unit, cells), rows(table, 15, unit, cells), strict=True)
-        return [100 * (1 - b[side] / a[side]) if share else a[side] - b[side] for a, b in pairs]
+    def both(table: int, unit: str = "accuracy") -> list[tuple[dict[str, float], ...]]:
+        return list(zip(rows(table, 12, unit), rows(table, 15, unit), strict=True))
 
-    loss = [span(lowered(6, "accuracy", side, False, "n 20")) for side in ("paper", "printed")]
+    loss = [span(a[side] - b[side] for a, b in both(6)) for side in ("paper", "printed")]
     yield "lower accuracy by {} (printed: {})".format(*loss)
-    for table, cells in ((6, "n 20"), (7, "")):
-        made = [row for d in (12, 15) for row in rows(table, d, "accuracy", cells)]
-        both = [span(row[side] for row in made) for side in ("strict", "paper")]
-        yield "({} against {})".format(*both)
+    for table in (6, 7):
+        every = [row for pair in both(table) for row in pair]
+        shown = [span(row[side] for row in every) for side in ("strict", "paper")]
+        yield "({} against {})".format(*shown)
     for unit, words in (("mis", "lower mis by"), ("accuracy", "accuracy by")):
-        shares = [span(lowered(7, unit, side, True), 0) for side in ("paper", "printed")]
+        sides = ("paper", "printed")
+        shares = [span((100 * (1 - b[s] / a[s]) for a, b in both(7, unit)), 0) for s in sides]
         yield words + " {} % (printed: {} %)".format(*shares)
     most = [max(row[side] for row in rows(7, 12, "mis")) for side in ("paper", "printed")]
     yield "mis up to {:.1f}; printed: {:.1f}".format(*most)
