@@ -426,6 +426,9 @@ def cdmma() -> Iterator[str]:
     others = (("1", "epsilon 1, a pixel"), ("inf", "no noise"))
     alone = {spread(f"2-eps-{e}", what, m) for e, what in others for m in ("paper", "strict")}
     yield "({} and {})".format(*sorted(alone))
+    labels = reproduced("cdmma_table-3").values()
+    for side, words in (("paper", "as printed"), ("strict", "mended"), ("printed", "in print")):
+        yield ", ".join(f"{row[side]:.3f}" for row in labels) + f" {words}"
 
 
 def span(values: Iterable[float], digits: int = 2) -> str:
