@@ -87,10 +87,15 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["table"])
     parser.add_argument("--rows", type=int, default=N_IMAGES)
     parser.add_argument("--name", default="speed")
+    parser.add_argument("--only", default="", help="of a part, what begins with this")
     options = parser.parse_args()
     numbers = _kept(options.name)
     for part in options.parts:
-        numbers = [each for each in numbers if each["part"] != part]
+        numbers = [
+            each
+            for each in numbers
+            if each["part"] != part or not each["what"].startswith(options.only)
+        ]
         for found in PARTS[part](options):
             numbers.append({"part": part, **found})
             print(numbers[-1], flush=True)
@@ -118,10 +123,10 @@ def scattering(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     }
 
 
-def table(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001 - a part's options
+def table(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for what, sizes, task in _work():
         found: list[dict[str, Any]] = []
-        for n_rows in sizes:
+        for n_rows in sizes if what.startswith(options.only) else ():
             run, plain = task(n_rows)
             first = timed(run)[1]["cpu_s"]
             n_runs = RUNS if first < LONG else 3 if first < LONGER else 1
@@ -164,6 +169,13 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
         model = PrivateLinearRegressor(target_bounds=(-5, 5), bounds=bounds, **settings)
         return lambda: model.fit(X, y), lambda: LinearRegression().fit(X, y)
 
+    def additive_regression(n_rows: int) -> Any:
+        X, _ = classes(n_rows, 15)
+        y = np.clip(X[:, 0] + X[:, 1] / 2, -5, 5)
+        bounds = Bounds(lower=-3.0, upper=3.0)
+        model = PrivateAdditiveRegressor(target_bounds=(-5, 5), bounds=bounds, **settings)
+        return lambda: model.fit(X, y), None
+
     def of(estimator: Any, width: int, **more: Any) -> Callable[[int], Any]:
         def runs(n_rows: int) -> Any:
             X, y = classes(n_rows, width)
@@ -194,6 +206,7 @@ def _work() -> Iterator[tuple[str, tuple[int, ...], Callable[[int], Any]]]:
     yield "linear, 20 columns, 3 classes", (100_000,), linear(20, 3)
     yield "linear regression, 20 columns", many, regression
     yield "additive, 15 columns", (10_000, 50_000, 1_000_000), of(PrivateAdditiveClassifier, 15)
+    yield "additive regression, 15 columns", many, additive_regression
     yield "mean curve, 50 points", many, of(PrivateMeanCurve, 50)
     yield "kernel classifier, 10 columns", many, of(PrivateKernelClassifier, 10)
     same_strength = of(PrivateKernelClassifier, 10, regularization=1e-3)
@@ -265,12 +278,14 @@ def files(options: argparse.Namespace, n_files: int = 1) -> Iterator[dict[str, A
 def workers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001
     """Fit four million rows of 20 columns in files, in this process and on two workers of Dask.
 
-    Dask reads columns of NumPy, as it does by default, and of Arrow. Its processes also take time
-    while they wait: on a busy machine that is much of the whole.
+    Dask reads columns of NumPy, as it does by default, or of Arrow, or its workers read the files.
+    Its processes also take time while they wait: on a busy machine that is much of the whole.
     """
     import dask.dataframe as dd
     import psutil
     from distributed import Client, LocalCluster
+
+    from sfumato.sums.dask import ClusterFiles
 
     rng = np.random.default_rng(0)
     columns: dict[str, Any] = {f"x{i}": rng.standard_normal(10**6) for i in range(20)}
@@ -302,8 +317,12 @@ def workers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: A
         for what, model in models.items():
             model.fit(f"{folder}/0.parquet")  # libraries are loaded, here and there
             alone = timed(lambda model=model: model.fit(f"{folder}/*.parquet"))[1]["cpu_s"]
-            for kind, given in (("NumPy", {}), ("Arrow", {"dtype_backend": "pyarrow"})):
-                read = partial(dd.read_parquet, **given)
+            ways: dict[str, Callable[[str], Any]] = {
+                "NumPy": dd.read_parquet,
+                "Arrow": partial(dd.read_parquet, dtype_backend="pyarrow"),
+                "files": ClusterFiles,
+            }
+            for kind, read in ways.items():
                 model.fit(read(f"{folder}/0.parquet"))
                 rows, waiting = read(f"{folder}/*.parquet"), spent(partial(time.sleep, 10))
                 used = spent(lambda model=model, rows=rows: model.fit(rows))

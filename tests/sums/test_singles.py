@@ -83,6 +83,7 @@ def test_sums_are_those_of_whole_numbers(
     exact = gathered_exactly(rows, slopes, bits)
     assert np.array_equal(whole(found, bits + SINGLE_BITS), exact)
     assert np.array_equal(held.gathered(slopes.astype(np.float32), bits), found)
+    assert np.array_equal(held.packed().opened().gathered(slopes, bits), found)
 
 
 @pytest.mark.parametrize("entry", [2046, 2047, 2048, 2049])  # at 2048 a part adds up to 2**24 steps
@@ -147,7 +148,7 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     raw = scale * generator.normal(size=(3, width))
     raw[0] = np.abs(raw[0])
     weights = ScoreWeights(raw)
-    assert np.array_equal(weights.singles, weights.rounded)
+    assert np.array_equal(weights.singles * 2.0**SINGLE_BITS, weights.rounded)
     assert np.array_equal(ScoreWeights(weights.rounded).rounded, weights.rounded)
     longest = np.linalg.norm(raw, axis=1).max()
     assert np.abs(weights.rounded - raw).max() <= longest * 2.0**-10
@@ -155,6 +156,7 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     bits = 12 - exponent
     exact = whole(rows, SINGLE_BITS) @ whole(weights.rounded, bits).T
     found = Float32Rows.of(rows).scores(weights)
+    assert np.array_equal(Float32Rows.of(rows).packed().scores(weights), found)
     assert np.array_equal(whole(found, SINGLE_BITS + bits), exact)
 
 

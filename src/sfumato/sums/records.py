@@ -44,6 +44,7 @@ from sfumato.sums.statistics import Codes, SecondMoment, Statistic
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
 CACHED_NUMBERS = 2**19  # ... and most of their numbers, so that they stay in the cache
 HELD_ROWS = 2**15  # of a block that is kept, or more
+FAST_NUMBERS = 3 * 2**21  # that are kept in 32 bits, as they are multiplied; others in 16 bits
 # Rows, classes, and how many rows their persons have: all of them, or each row's where they differ.
 Block = tuple[Array, Codes, int | Sizes]
 
@@ -250,13 +251,17 @@ class Records(ABC):
         """
         width, bits = self.width - self._beside, SINGLE_BITS if in_singles else ROW_BITS
         waiting: list[tuple[Array, Codes]] = []
+        n_held = 0
 
         def together(size: Any = 1) -> Block:
             rows: Any = np.concatenate([each for each, _ in waiting])
             codes = np.concatenate([each for _, each in waiting])
             waiting.clear()
+            nonlocal n_held
+            n_held += rows.size
             if in_singles:
                 rows = Float32Rows.of(rows[:, :width], rows[:, width:])
+                rows = rows if n_held <= FAST_NUMBERS else rows.packed()
             return rows, codes, size
 
         for block in self._blocks():
@@ -570,7 +575,7 @@ def cached_rows(width: int) -> int:
 def _readable(rows: Array, statistic: Statistic) -> Array:
     """Return rows in double precision, unless the statistic can read those in single precision."""
     if isinstance(rows, Float32Rows):
-        return rows if statistic.takes_singles else rows.doubles()
+        return rows.opened() if statistic.takes_singles else rows.doubles()
     if is_foreign_array(rows) or isinstance(rows, HeldRows):
         return rows
     # Numbers of a row side by side, for sums over them are made in the order of memory.
