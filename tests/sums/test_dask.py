@@ -84,6 +84,21 @@ def test_bits_do_not_depend_on_partitions(
     same_bits(ESTIMATORS[name], table, frames | {"files": ClusterFiles(tmp_path)})
 
 
+def test_no_cell_of_a_text_stays_with_a_worker(
+    client: Any, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    from sfumato.sums.dask import ClusterFiles
+
+    def left() -> int:
+        import gc
+
+        return gc.collect() * 0 + sum(type(one).__name__ == "_Bucket" for one in gc.get_objects())
+
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    ESTIMATORS["moments"]().fit(ClusterFiles(tmp_path))
+    assert set(client.run(left).values()) == {0}
+
+
 @more
 def test_persons_are_moved_to_one_partition(client: Any, table: pd.DataFrame) -> None:
     assert client.status == "running"

@@ -78,7 +78,9 @@ class ClusterFiles(DelayedParts):
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types."""
-        return ClusterFiles(self._files.declared(types, text))
+        if not isinstance(self._files, FileParts):
+            return self
+        return ClusterFiles(self._files.declared(types, text, keeps=False))  # none on a worker
 
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known."""

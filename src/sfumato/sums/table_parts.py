@@ -152,13 +152,15 @@ class FileParts(LocalParts):
             raise InvalidInputError(f"There is no file in '{text}'.")
         return cls(files)
 
-    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types."""
+    def declared(
+        self, types: Mapping[str, str], text: Any = None, *, keeps: bool = True
+    ) -> Partitions:
+        """Read no more than these columns, as their types; with `keeps`, parse a text once."""
         names = list(types)
         read = [file.declared(types, text) for file in self._files]
         for file in read:
             file.require_readable(names)
-        return LocalParts([_pass_over(file, names, len(read)) for file in read], names)
+        return LocalParts([_pass_over(file, names, len(read) * keeps) for file in read], names)
 
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known."""
@@ -177,8 +179,8 @@ def _read(file: TableFile) -> Iterable[Any]:
 
 
 def _pass_over(file: TableFile, names: list[str], n_files: int) -> Callable[[], Iterator[Any]]:
-    """Return what starts a pass; the first over a text keeps its cells for the others."""
-    if file.format == "parquet":
+    """Return what starts a pass; the first over one of `n_files` texts keeps its cells."""
+    if file.format == "parquet" or not n_files:
         return partial(file.batches, names)
     kept: list[_Bucket] = []
 
