@@ -43,7 +43,7 @@ PERSON_ROWS = (
     "grows in proportion to it."
 )
 ANSWERS = {
-    "bool": "or out to leave the column out",
+    "bool": "out to leave the column out",
     "range": "the range that you know (such as 0 to 120), out to leave the column out",
     "list": "the values that you know, separated by commas, out to leave the column out",
     "date": "the first and last day that you know (1990-01-01 to 2030-01-01), out to leave it out",
