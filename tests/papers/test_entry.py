@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.papers import Comparison, Entry, Outcome, verdict_of
+from sfumato.papers.entry import decided
 
 REPRODUCED = "reproduced"
 ASSUMING = "reproduced only under an assumption that breaks the guarantee"
@@ -24,6 +26,12 @@ def row(printed: float | None, paper: float | None, strict: float | None = None)
 def test_agreement_is_a_distance(printed: float, ours: float, near: float) -> None:
     agrees = Comparison("a row", printed, ours, None, near).agrees
     assert agrees == (abs(ours - printed) <= near)
+
+
+def test_a_claim_is_decided_beyond_two_standard_errors() -> None:
+    gaps = np.array([-1.0, 1.0])  # of standard error 1
+    assert [decided(gaps + shift) for shift in (1.9, 2.1, -2.1)] == [None, True, False]
+    assert decided([1.0]) is None
 
 
 def other_data(paper: float) -> Comparison:

@@ -11,7 +11,7 @@ from sfumato import Bounds, Ledger
 from sfumato.audit.testing import seeded_noise
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, digits, unit_rows
-from sfumato.papers.entry import Setting, decided
+from sfumato.papers.entry import Setting
 from sfumato.papers.feddpdr import (
     PrintedDPML,
     PrintedFedDPDR,
@@ -158,8 +158,16 @@ def test_sentences_hold_for_curves_that_show_them_and_fail_for_others(name: str)
         assert claim not in held or found[claim] is False
 
 
-def test_what_runs_do_not_decide_is_not_judged() -> None:
-    assert decided([0.1, 0.2, 0.15]) is True
-    assert decided([-0.1, -0.2, -0.15]) is False
-    assert decided([-0.1, 0.2, 0.0]) is None
-    assert decided([0.1]) is None  # one run has no spread
+@pytest.mark.parametrize(("seconds", "holds"), [(2.0, True), (0.1, False)])
+def test_running_times_are_compared_with_that_of_dpml(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, holds: bool
+) -> None:
+    clock = [0.0]
+
+    def learned(method: str, *_: object) -> None:
+        clock[0] += seconds if method == "DPML" else 1.0
+
+    monkeypatch.setattr(experiments, "learn", learned)
+    monkeypatch.setattr(experiments.time, "process_time", lambda: clock[0])
+    claims = experiments.table_3(Setting(quick=True, runs=2)).claims
+    assert list(claims.values()) == [holds] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import array_api_strict
@@ -128,6 +129,18 @@ def test_a_full_table_is_judged_by_its_figures(
     printed = [row.printed for row in changes]
     assert [row.paper for row in changes] == pytest.approx(printed, abs=2e-6)
     assert changes[-1].printed == pytest.approx(change, abs=6e-5)  # as the paper prints it
+    first = {8: -0.0018, 9: -0.0094, 10: -0.0030}[number]
+    assert changes[0].printed == pytest.approx(first, abs=1e-9)
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(1.0, True), (3.0, False)])
+def test_the_largest_hull_is_compared_with_the_printed_seconds(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, holds: bool
+) -> None:
+    clock = itertools.count(step=seconds)
+    monkeypatch.setattr(experiments.time, "process_time", lambda: next(clock))
+    claims = experiments.table_11(Setting(quick=True, runs=2)).claims
+    assert claims == {"999,192 numbers take no more than 2 s": holds}
 
 
 def test_a_mean_counts_a_cell_as_often_as_it_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
