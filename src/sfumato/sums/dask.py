@@ -155,7 +155,6 @@ def _as_beside_missing(frame: Any) -> Any:
 
 
 def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
-    frame = _as_beside_missing(frame)
     numbers = partition_of(ids_of(frame), n_parts) if len(frame) else np.empty(0, dtype=np.int64)
     return frame.assign(**{PERSON: numbers.astype(np.int64)})
 
