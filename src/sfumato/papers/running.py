@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import (
@@ -141,7 +142,8 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
             f"A cell of this entry is named by {there}. Got {min(unknown)!r} instead."
         )
     begun, cpu = time.perf_counter(), time.process_time()
-    with warnings.catch_warnings():
+    # On a busy machine threads of BLAS wait for one another longer than small products take.
+    with warnings.catch_warnings(), threadpool_limits(1 if setting.quick else None):
         # The verdict and `broken` say it, next to the figures.
         warnings.simplefilter("ignore", RefutedGuaranteeWarning)
         warnings.simplefilter("ignore", UnprotectedScoreWarning)  # the rows are public
