@@ -40,6 +40,7 @@ from sfumato import (
     LargeMarginGaussianClassifier,
     Ledger,
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateDensity,
     PrivateGaussianClassifier,
     PrivateKernelClassifier,

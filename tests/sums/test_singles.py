@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,9 @@ def test_sums_are_those_of_whole_numbers(
     held = Float32Rows.of(rows)
     starts = range(0, n_rows, PART)
     squares = (sum(whole(rows, SINGLE_BITS)[i : i + PART] ** 2) for i in starts)
-    bounds = (held.longest * 2.0**SINGLE_BITS) ** 2
+    together = [math.gcd(*map(int, column)) for column in whole(rows, SINGLE_BITS).T]
+    units = np.array([each & -each or 1 for each in together])
+    bounds = (held.longest * units * 2.0**SINGLE_BITS) ** 2
     assert all((each <= bounds).all() for each in squares)
     found = held.gathered(slopes, bits)
     exact = gathered_exactly(rows, slopes, bits)

@@ -27,7 +27,6 @@ from sfumato.sums.grid import (
     Float32Rows,
     HeldRows,
     ScoreWeights,
-    nearest,
     truncate_to_grid,
 )
 from sfumato.sums.maps import ROUNDING_MARGIN
@@ -232,10 +231,16 @@ class GradientSum(_GradientStatistic):
         slopes = self.loss.slopes_of(scores, codes)
         xp, longest = namespace_of(scores), limit * (1 - ROUNDING_MARGIN)
         squares = over_scores(slopes * slopes)
-        slopes *= longest / xp.sqrt(xp.where(squares > longest**2, squares, longest**2))
+        lengths = xp.sqrt(xp.where(squares > longest**2, squares, longest**2))
+        slopes *= 2.0**self.slope_bits * longest / lengths
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
-        return (nearest if is_rounded else truncate_to_grid)(slopes, self.slope_bits)
+        if is_foreign_array(slopes):
+            steps = (xp.round if is_rounded else xp.trunc)(slopes)
+        else:  # whole numbers of few bits
+            steps = np.empty_like(slopes, dtype=np.float32)
+            (np.rint if is_rounded else np.trunc)(slopes, out=steps, casting="same_kind")
+        return steps * 2.0**-self.slope_bits
 
 
 @lru_cache(maxsize=32)

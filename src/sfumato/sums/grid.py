@@ -66,16 +66,6 @@ def truncate_to_grid(values: Array, bits: int) -> Array:
     return steps
 
 
-def nearest(values: Array, bits: int) -> Array:
-    """Round to the nearest multiples of ``2**-bits``; a number grows by half a step at most."""
-    steps = values * 2.0**bits
-    if is_foreign_array(values):
-        return namespace_of(values).round(steps) * 2.0**-bits
-    np.rint(steps, out=steps)
-    steps *= 2.0**-bits
-    return steps
-
-
 def are_inside(rows: Array, width: int) -> Array:
     """Return for each row whether its first `width` numbers are finite and of length 1 at most.
 
@@ -225,7 +215,8 @@ class Float32Rows(HeldRows):
 
     panels (n_parts, width, PART): In these steps, parts of `PART` rows, the last one with rows of
         zeros at its end; in a part one column after the other. In 16 bits memory is read faster.
-    longest (width,): Of each column, the largest Euclidean length in a part, or a bound on it.
+    longest (width,): Of each column, the largest Euclidean length in a part, or a bound on it, over
+        the steps in the largest power of two that divides all of its numbers.
     beside (n_rows, 1 or 0): Targets, where there are any.
     """
 
@@ -243,6 +234,8 @@ class Float32Rows(HeldRows):
         squares = np.einsum("pij,pij->pj", parts, parts)
         longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + SINGLE_MARGIN)
         panels = np.multiply(np.swapaxes(parts, 1, 2), 2.0**SINGLE_BITS, order="C")
+        bits = np.bitwise_or.reduce(panels.astype(np.int16), axis=(0, 2)).astype(np.int32)
+        longest /= np.maximum(bits & -bits, 1)
         beside = np.empty((n_rows, 0), np.float32) if beside is None else beside
         return cls(panels, longest.astype(np.float64), beside)
 
