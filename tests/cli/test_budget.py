@@ -23,8 +23,8 @@ def test_create_makes_the_budget_that_python_sees(path):
 @pytest.fixture
 def spent(path):
     ledger = Ledger(path)
-    ledger.create("patients", epsilon=2.0).charge(PureEvent(0.5), PureEvent(0.25))
-    ledger.create("[red]staff", epsilon=1.0)
+    ledger.create("patients", epsilon=2.0, delta=0.0).charge(PureEvent(0.5), PureEvent(0.25))
+    ledger.create("[red]staff", epsilon=1.0, delta=0.0)
     return path
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sfumato import Ledger
+from sfumato import Ledger, TableBounds
 from sfumato.tables.files import TableFile
 from tests.cli.running import confirmed, done, patients, refused
 
@@ -21,7 +22,7 @@ def bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
-    Ledger("budget.db").create("patients", epsilon=9.0)
+    Ledger("budget.db").create("patients", epsilon=9.0, delta=0.0)
     given = ("patients.csv", "--epsilon", "1", "--bounds", bounds, "--ledger", "budget.db")
     told = done("release", "counts", *given, "--by", "ward", "--analyst", "Ada", "-o", "counts.csv")
     assert "error bar" in told
@@ -41,6 +42,19 @@ def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
     assert "holds" in done("verify", "c.json", "--of", "counts.csv", "--key", "k.pem.pub")
     for wrong in (("mean", "--by", "ward"), ("sum", "--column", "age", "--at", "0.5")):
         assert "takes" in refused("release", wrong[0], *given, *wrong[1:])
+
+
+def test_a_search_chooses_among_values_for_one_charge(bounds: Path) -> None:
+    Ledger("budget.db").create("patients", epsilon=9.0, delta=1e-4)
+    replace(TableBounds.read(bounds), confirmed_by="Eva").write(bounds)
+    given = ("fit", "patients.csv", *GIVEN, "--bounds", bounds, "--ledger", "budget.db")
+    asked = (*given, "--model", "linear", "-o", "m.sfumato")
+    assert "must list values" in refused(*asked, "--search", "n_steps=5")
+    told = done(*asked, "--search", "n_steps=[2,3]", "--search", "whiten=[false]")
+    assert "Chosen: n_steps = " in told
+    assert Ledger("budget.db").dataset("patients").history()[0].events[0].kind == "selection"
+    done("report", "m.sfumato", "--ledger", "budget.db", "-o", "report.json")
+    assert json.loads(Path("report.json").read_text())["office"]["confirmed_by"] == "Eva"
 
 
 def test_a_model_is_scored_on_public_and_on_secret_rows(bounds: Path) -> None:

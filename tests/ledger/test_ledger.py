@@ -67,14 +67,14 @@ def test_a_name_is_a_printable_text(path, name):
 
 def test_a_budget_is_set_once(path):
     ledger = Ledger(path)
-    ledger.create("rows", epsilon=1.0)
+    ledger.create("rows", epsilon=1.0, delta=0.0)
     with pytest.raises(InvalidInputError, match="never changed"):
-        Ledger(path).create("rows", epsilon=2.0)
+        Ledger(path).create("rows", epsilon=2.0, delta=0.0)
     assert ledger.dataset("rows").total.epsilon == 1.0
 
 
 def test_entries_of_different_bounds_are_never_added_up(path):
-    budget = Ledger(path).create("rows", epsilon=3.0, unit="entry")
+    budget = Ledger(path).create("rows", epsilon=3.0, unit="entry", delta=0.0)
     budget.charge(EntryEvent(0.5, entry_bound=1.0), unit="entry")
     with pytest.raises(InvalidInputError, match="do not compose"):
         budget.charge(EntryEvent(0.5, entry_bound=2.0), unit="entry")
@@ -93,14 +93,14 @@ def test_everything_is_there_after_reopening(path):
 
 def test_the_handle_is_not_a_value(path, monkeypatch):
     ledger = Ledger(path, timeout=7)
-    budget = ledger.create("rows", epsilon=1.0)
+    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
     monkeypatch.chdir("/")  # a relative path must not move with the worker
     assert copy.copy(budget) is copy.deepcopy(budget) is budget
     assert copy.deepcopy(ledger) is copy.copy(ledger) is ledger
     sent = pickle.loads(pickle.dumps(budget))
     assert sent == budget == pickle.loads(pickle.dumps(ledger)).dataset("rows")
     assert hash(sent) == hash(budget)
-    assert sent != ledger.create("other", epsilon=1.0)
+    assert sent != ledger.create("other", epsilon=1.0, delta=0.0)
     assert budget != "rows"
     sent.charge(PureEvent(0.5))
     assert budget.spent() == 0.5
@@ -121,7 +121,7 @@ def test_the_handle_is_not_a_value(path, monkeypatch):
 def test_no_interleaving_of_two_handles_passes_the_budget(limit, wishes):
     """Epsilons in hundredths, so that integers are the oracle; two handles take turns."""
     ledger = Ledger()
-    first = ledger.create("rows", epsilon=limit / 100)
+    first = ledger.create("rows", epsilon=limit / 100, delta=0.0)
     handles = {"a": first, "b": ledger.dataset("rows")}
     paid, lines = 0, 0
     for who, hundredths in wishes:
@@ -138,7 +138,7 @@ def test_no_interleaving_of_two_handles_passes_the_budget(limit, wishes):
 
 def test_what_is_left_fits_and_not_a_hair_more():
     for spent in (0.1, 0.3, 1 / 3, 0.7123456789012345):
-        budget = Ledger().create("rows", epsilon=1.0)
+        budget = Ledger().create("rows", epsilon=1.0, delta=0.0)
         budget.charge(PureEvent(spent))
         left = budget.left()
         with pytest.raises(BudgetExceededError):
@@ -148,7 +148,7 @@ def test_what_is_left_fits_and_not_a_hair_more():
 
 
 def test_the_refusal_says_spent_asked_left_and_survives_pickling():
-    budget = Ledger().create("rows", epsilon=1.0)
+    budget = Ledger().create("rows", epsilon=1.0, delta=0.0)
     budget.charge(PureEvent(0.75))
     with pytest.raises(BudgetExceededError, match=r"spent 0.75 .*asked 0.5, left 0.25") as caught:
         budget.charge(PureEvent(0.5))
@@ -158,7 +158,7 @@ def test_the_refusal_says_spent_asked_left_and_survives_pickling():
 
 def test_a_refused_charge_leaves_no_line_and_a_smaller_one_fits():
     ledger = Ledger()
-    budget = ledger.create("rows", epsilon=1.0)
+    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
     with pytest.raises(BudgetExceededError):
         budget.charge(PureEvent(0.6), PureEvent(0.6))
     assert (budget.events(), budget.spent()) == ((), 0.0)
@@ -167,7 +167,7 @@ def test_a_refused_charge_leaves_no_line_and_a_smaller_one_fits():
 
 @pytest.mark.parametrize("words", [{"unit": "entry"}, {"relation": "add_or_remove_one"}])
 def test_another_unit_or_relation_is_refused(words):
-    budget = Ledger().create("rows", epsilon=1.0)
+    budget = Ledger().create("rows", epsilon=1.0, delta=0.0)
     with pytest.raises(UnsupportedModeError, match=next(iter(words.values()))):
         budget.charge(PureEvent(0.1), **words)
     budget.charge(PureEvent(0.1), unit="record", relation="replace_one")
@@ -184,7 +184,7 @@ class UnheardOf(Event):
 )
 def test_what_could_not_be_read_back_is_never_written(path, thing, error):
     ledger = Ledger(path)
-    budget = ledger.create("rows", epsilon=1.0)
+    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
     with pytest.raises(error):
         budget.charge(PureEvent(0.1), thing)
     assert budget.events() == ()
@@ -204,7 +204,7 @@ def test_an_estimator_charges_with_a_note(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "two\nlines", 7, "x" * 501])
 def test_a_wrong_note_charges_nothing(wrong: object) -> None:
-    budget = Ledger().create("patients", epsilon=2.0)
+    budget = Ledger().create("patients", epsilon=2.0, delta=0.0)
     if wrong == "":
         budget.charge(PureEvent(0.5), purpose="")  # as none
         return

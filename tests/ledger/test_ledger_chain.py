@@ -33,10 +33,10 @@ def path(tmp_path):
 def written(path):
     """A ledger of five charges and one of two, and a way to meddle with the file."""
     ledger = Ledger(path)
-    rows = ledger.create("rows", epsilon=1.0)
+    rows = ledger.create("rows", epsilon=1.0, delta=0.0)
     for hundredths in (1, 2, 3, 4, 5):
         rows.charge(PureEvent(hundredths / 100))
-    ledger.create("others", epsilon=1.0).charge(PureEvent(0.1), PureEvent(0.2))
+    ledger.create("others", epsilon=1.0, delta=0.0).charge(PureEvent(0.1), PureEvent(0.2))
     return ledger
 
 
@@ -155,7 +155,7 @@ def test_a_handle_that_knows_the_ledger_sees_a_cut_tail_and_a_raised_budget(writ
 @pytest.mark.parametrize("made_by", ["create", "dataset", "pickle"])
 def test_one_handle_on_a_ledger_put_back_after_every_charge_pays_once(path, made_by):
     ledger = Ledger(path)
-    budget = ledger.create("rows", epsilon=1.0)
+    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
     budget = {
         "create": lambda: budget,
         "dataset": lambda: ledger.dataset("rows"),
@@ -177,7 +177,7 @@ def test_a_ledger_rewritten_as_a_whole_is_found_by_a_noted_head(written, path):
     assert written.verify(early).charges == written.verify(late).charges == 8
     path.unlink()
     ledger = Ledger(path)
-    ledger.create("rows", epsilon=1.0).charge(PureEvent(0.01))
+    ledger.create("rows", epsilon=1.0, delta=0.0).charge(PureEvent(0.01))
     assert ledger.verify().charges == 1  # consistent in itself: only the notes can tell
     for noted in (late, {"others": early["others"]}):
         with pytest.raises(LedgerTamperedError, match=next(iter(noted))):
@@ -186,7 +186,7 @@ def test_a_ledger_rewritten_as_a_whole_is_found_by_a_noted_head(written, path):
 
 def test_an_event_of_a_newer_version_is_refused_not_skipped(path):
     ledger = Ledger(path)
-    budget = ledger.create("rows", epsilon=1.0)
+    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
     genesis, event = budget.head(), '{"epsilon":0.5,"kind":"next_year"}'
     seal = _sha([genesis, "rows", 1, "t", event])
     meddle(

@@ -23,7 +23,7 @@ CENT = PureEvent(0.01)
 def path(tmp_path):
     """A ledger file with three charges."""
     path = tmp_path / "budget.db"
-    Ledger(path).create("rows", epsilon=1.0).charge(CENT, CENT, CENT)
+    Ledger(path).create("rows", epsilon=1.0, delta=0.0).charge(CENT, CENT, CENT)
     return path
 
 
@@ -56,7 +56,7 @@ def test_a_file_that_is_no_database(tmp_path):
     path = tmp_path / "letter.txt"
     path.write_text("Dear auditor, " * 100)
     before = path.read_bytes()
-    for use in (Ledger.datasets, Ledger.verify, lambda x: x.create("rows", epsilon=1.0)):
+    for use in (Ledger.datasets, Ledger.verify, lambda x: x.create("rows", epsilon=1.0, delta=0.0)):
         with pytest.raises(LedgerError, match="is not a ledger"):
             use(Ledger(path))
     assert path.read_bytes() == before
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_database(tmp_path):
 def test_damage_anywhere_is_reported_or_harmless(place, rubbish):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "budget.db"
-        budget = Ledger(path).create("rows", epsilon=1.0)
+        budget = Ledger(path).create("rows", epsilon=1.0, delta=0.0)
         budget.charge(CENT, CENT, CENT)
         head = budget.head()
         with path.open("r+b") as file:
@@ -127,7 +127,7 @@ def test_a_read_only_ledger_can_be_read_and_not_charged(
     open_folder, in_child, file_mode, folder_mode
 ):
     path = open_folder / "budget.db"
-    budget = Ledger(path).create("rows", epsilon=1.0)
+    budget = Ledger(path).create("rows", epsilon=1.0, delta=0.0)
     budget.charge(CENT)
     path.chmod(file_mode)
     open_folder.chmod(folder_mode)
@@ -141,7 +141,7 @@ def test_a_read_only_ledger_can_be_read_and_not_charged(
 def test_a_second_name_is_refused_while_it_is_there(tmp_path):
     """SQLite would not find the journal of a killed writer under it, and could undo charges."""
     path, link, other = (tmp_path / name for name in ("budget.db", "link.db", "other.db"))
-    Ledger(path).create("rows", epsilon=1.0).charge(CENT)
+    Ledger(path).create("rows", epsilon=1.0, delta=0.0).charge(CENT)
     link.symlink_to(path)
     Ledger(link).dataset("rows").charge(CENT)
     os.link(path, other)

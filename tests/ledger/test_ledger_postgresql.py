@@ -102,7 +102,7 @@ def address(server):
 
 
 def test_charges_are_kept_exactly(address):
-    budget = Ledger(address).create("patients ü", epsilon=1.0)
+    budget = Ledger(address).create("patients ü", epsilon=1.0, delta=0.0)
     budget.charge(PureEvent(0.1))
     budget.charge(PureEvent(0.9))
     again = pickle.loads(pickle.dumps(budget))
@@ -112,7 +112,7 @@ def test_charges_are_kept_exactly(address):
     with pytest.raises(BudgetExceededError):
         again.charge(CENT)
     with pytest.raises(InvalidInputError, match="never changed"):
-        Ledger(address).create("patients ü", epsilon=2.0)
+        Ledger(address).create("patients ü", epsilon=2.0, delta=0.0)
 
 
 def _attempt(budget, times, answers):
@@ -128,7 +128,9 @@ def _attempt(budget, times, answers):
 
 
 def test_eight_processes_share_a_budget_exactly(address, start_child):
-    budget = Ledger(address).create("rows", epsilon=1.0)  # holds 100, and 240 are asked for
+    budget = Ledger(address).create(
+        "rows", epsilon=1.0, delta=0.0
+    )  # holds 100, and 240 are asked for
     answers = multiprocessing.get_context("fork").SimpleQueue()
     children = [start_child(_attempt, budget, 30, answers) for _ in range(8)]
     allowed = [answers.get() for _ in children]
@@ -145,7 +147,7 @@ def _charge_then_die(budget):
 
 
 def test_killed_between_charge_and_draw(address, start_child):
-    budget = Ledger(address).create("rows", epsilon=1.0)
+    budget = Ledger(address).create("rows", epsilon=1.0, delta=0.0)
     child = start_child(_charge_then_die, budget)
     child.join()
     assert child.exitcode == -signal.SIGKILL
@@ -162,13 +164,13 @@ def test_killed_between_charge_and_draw(address, start_child):
     ],
 )
 def test_charges_are_append_only(address, verb):
-    Ledger(address).create("rows", epsilon=1.0).charge(CENT)
+    Ledger(address).create("rows", epsilon=1.0, delta=0.0).charge(CENT)
     with pytest.raises(psycopg.errors.RaiseException, match="append-only"):
         run_sql(address, verb)
 
 
 def test_a_user_who_may_only_read(address):
-    Ledger(address).create("rows", epsilon=1.0).charge(CENT)
+    Ledger(address).create("rows", epsilon=1.0, delta=0.0).charge(CENT)
     run_sql(
         address,
         "DO 'BEGIN CREATE ROLE auditor LOGIN; EXCEPTION WHEN duplicate_object THEN END'",
@@ -204,7 +206,7 @@ def test_checkpoints_are_kept_and_sealed(address):
     ("word", "error"), [("UPDATE", LedgerError), ("COMMIT", LedgerUncertainError)]
 )
 def test_a_connection_that_breaks(address, monkeypatch, word, error):
-    budget = Ledger(address).create("rows", epsilon=1.0)
+    budget = Ledger(address).create("rows", epsilon=1.0, delta=0.0)
     run, broken = Transaction.run, []
 
     def break_first(transaction, statement, values=()):
@@ -242,7 +244,7 @@ def test_waiting_is_bounded_on_every_side(address):
 
 def test_a_fork_inherits_no_connection_that_is_kept(address, in_child):
     ledger = Ledger(address, keep_open=True)
-    budget = ledger.create("rows", epsilon=1.0)
+    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
     assert len(ledger._database._kept) == 1
     assert in_child(lambda: len(ledger._database._kept)) == "0"
     budget.charge(CENT)

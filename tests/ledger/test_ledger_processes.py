@@ -53,7 +53,9 @@ def _attempt(budget, answers):
 
 
 def test_eight_processes_share_five_hundred_charges_exactly(path, start_child):
-    budget = Ledger(path).create("rows", epsilon=1.0)  # 500 x 0.002, and 1600 are asked for
+    budget = Ledger(path).create(
+        "rows", epsilon=1.0, delta=0.0
+    )  # 500 x 0.002, and 1600 are asked for
     answers = multiprocessing.get_context("fork").SimpleQueue()
     children = [start_child(_attempt, budget, answers) for _ in range(8)]
     allowed = [answers.get() for _ in children]
@@ -66,14 +68,14 @@ def test_eight_processes_share_five_hundred_charges_exactly(path, start_child):
 
 def test_threads_share_a_budget_exactly(path):
     for ledger in (Ledger(path), Ledger()):
-        budget = ledger.create("rows", epsilon=0.1)
+        budget = ledger.create("rows", epsilon=0.1, delta=0.0)
         work = (delayed(attempt)(budget, 20) for _ in range(6))
         allowed = Parallel(n_jobs=6, backend="threading")(work)
         assert sum(allowed) == 50 == ledger.verify().charges
 
 
 def test_forks_beside_threads_that_charge(path, start_child):
-    budget = Ledger(path).create("rows", epsilon=1.0)
+    budget = Ledger(path).create("rows", epsilon=1.0, delta=0.0)
     thread = threading.Thread(target=attempt, args=(budget, 60))
     thread.start()
     children = [start_child(attempt, budget, 10) for _ in range(4)]
@@ -90,7 +92,7 @@ def _charge_then_die(budget):
 
 
 def test_killed_between_charge_and_draw(path, start_child):
-    budget = Ledger(path).create("rows", epsilon=1.0)
+    budget = Ledger(path).create("rows", epsilon=1.0, delta=0.0)
     child = start_child(_charge_then_die, budget)
     child.join()
     assert child.exitcode == -signal.SIGKILL
@@ -107,7 +109,7 @@ def _charge_and_tell(budget, told):
 
 def test_killed_at_any_moment_nothing_told_is_lost(path, start_child):
     ledger = Ledger(path)
-    budget, told = ledger.create("rows", epsilon=1e6), 0
+    budget, told = ledger.create("rows", epsilon=1e6, delta=0.0), 0
     for delay in random.Random(0).choices(range(1, 40), k=6):
         here, there = multiprocessing.Pipe(duplex=False)
         child = start_child(_charge_and_tell, budget, there)
@@ -149,7 +151,7 @@ X, y = np.zeros((30, 2)), np.arange(30) % 2
 
 
 def test_a_ledger_in_memory_counts_in_process_and_refuses_workers():
-    budget = Ledger().create("rows", epsilon=1.0)
+    budget = Ledger().create("rows", epsilon=1.0, delta=0.0)
     search = GridSearchCV(Charging(ledger=budget), {"shift": [0, 1, 2]}, cv=5)
     search.fit(X, y)
     assert len(budget.events()) == 16  # and the final fit
@@ -192,7 +194,7 @@ def interrupted_after():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_lock_stays_after_an_interrupt(tmp_path, interrupted_after):
     path = tmp_path / "budget.db"
-    budget = Ledger(path, timeout=60).create("rows", epsilon=1.0)
+    budget = Ledger(path, timeout=60).create("rows", epsilon=1.0, delta=0.0)
     draws, whole, kept, told = random.Random(0), deque([0.02], maxlen=5), [], 0
     for i in range(4 * INTERRUPTS):
         event, begun = PureEvent(1e-6 * (1 + i)), time.perf_counter()
@@ -214,7 +216,7 @@ def test_no_lock_stays_after_an_interrupt(tmp_path, interrupted_after):
 
 
 def test_a_charge_that_was_interrupted_after_its_commit_is_not_paid_twice(tmp_path, monkeypatch):
-    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0)
+    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=0.0)
     remember, stops = budget._remember, [True]
 
     def stop_once(history):
@@ -235,7 +237,7 @@ def test_a_charge_that_was_interrupted_after_its_commit_is_not_paid_twice(tmp_pa
 
 def test_a_fork_does_not_draw_on_what_its_parent_has_paid(tmp_path, monkeypatch, in_child):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0)
+    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=0.0)
     with monkeypatch.context() as patch:
         patch.setattr(budget, "_remember", lambda _: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):

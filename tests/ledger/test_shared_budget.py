@@ -21,7 +21,7 @@ from sfumato.privacy.events import GaussianEvent, LaplaceEvent, NonPrivateEvent,
 
 @pytest.fixture
 def budget() -> SharedBudget:
-    shared = SharedBudget.create(Ledger(), "patients", epsilon=1.0)
+    shared = SharedBudget.create(Ledger(), "patients", epsilon=1.0, delta=0.0)
     shared.set_quota("bob", epsilon=0.6)
     shared.set_quota("ada", epsilon=0.6)
     return shared
@@ -116,7 +116,7 @@ def test_the_filter_refuses_what_loss_distributions_would_admit() -> None:
 
 def test_a_changed_sum_is_found(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    shared = SharedBudget.create(Ledger(path), "patients", epsilon=1.0)
+    shared = SharedBudget.create(Ledger(path), "patients", epsilon=1.0, delta=0.0)
     shared.set_quota("ada", epsilon=0.6)
     pay(shared, 0.5, "ada")
     with sqlite3.connect(path) as file:

@@ -670,7 +670,7 @@ def test_every_draw_of_a_search_is_paid_for(
     (event,) = watch.charged
     assert isinstance(event, SelectionEvent)
     allowed = max(map(mu_squared, event.options))
-    ends = [n for n, each in enumerate(watch.tape.releases, 1) if each.statistic.size == 1]
+    ends = [n for n, each in enumerate(watch.tape.releases, 1) if each.statistic.size == 2]
     drawn = [released.mechanism.event() for released in watch.tape.releases]
     runs = [drawn[start:end] for start, end in itertools.pairwise([0, *ends])]
     assert ends[-1] == len(drawn)  # every run ends with its score

@@ -261,9 +261,9 @@ def test_no_release_draws_before_it_is_paid_for(kind: str, name: str) -> None:
 
 def test_mechanisms_of_one_unit_refuse_budgets_of_another() -> None:
     ledger = Ledger()
-    records = ledger.create("records", epsilon=5.0)
-    added = ledger.create("added", epsilon=5.0, relation="add_or_remove_one")
-    entries = ledger.create("entries", epsilon=5.0, unit="entry")
+    records = ledger.create("records", epsilon=5.0, delta=0.0)
+    added = ledger.create("added", epsilon=5.0, relation="add_or_remove_one", delta=0.0)
+    entries = ledger.create("entries", epsilon=5.0, unit="entry", delta=0.0)
     with pytest.raises(UnsupportedModeError):
         ADDITIVE["entry"][0].release(np.zeros((2, 2)), ledger=records)  # type: ignore[attr-defined]
     with pytest.raises(UnsupportedModeError):

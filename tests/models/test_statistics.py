@@ -235,7 +235,9 @@ def test_error_bars_hold(name: str, relation: str, epsilon: float) -> None:
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_all_is_charged_first_and_nothing_else_reads_rows(name: str) -> None:
     """Tape against charge; and other rows under the same noisy sums give the same figures."""
-    budget = Ledger().create("patients", epsilon=1.0, unit="person", relation="add_or_remove_one")
+    budget = Ledger().create(
+        "patients", epsilon=1.0, unit="person", relation="add_or_remove_one", delta=0.0
+    )
     options = {"bounds": bounds("average"), "epsilon": 1.0, "relation": "add_or_remove_one"}
     with taped() as tape:
         found = QUESTIONS[name](table(300), ledger=budget, **options)
@@ -355,7 +357,7 @@ def test_groups_of_dates_numbers_and_the_target(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_asked_is_refused_before_a_charge() -> None:
-    budget = Ledger().create("patients", epsilon=1.0)
+    budget = Ledger().create("patients", epsilon=1.0, delta=0.0)
     rows, known = table(50), {"bounds": bounds(None), "epsilon": 1.0, "ledger": budget}
     for ask in (
         lambda: release_mean(rows, "ward", **known),

@@ -224,7 +224,7 @@ def test_entry_releases_of_different_bounds_do_not_compose() -> None:
     assert epsilon_spent([far, far], 0.0) == 0.2
     with pytest.raises(InvalidInputError, match="entry bounds"):
         epsilon_spent([near, far], 1e-5)
-    budget = Ledger().create("rows", epsilon=1.0, unit="entry")
+    budget = Ledger().create("rows", epsilon=1.0, unit="entry", delta=0.0)
     budget.charge(far)
     with pytest.raises(InvalidInputError, match="entry bounds"):
         budget.charge(near)

@@ -327,6 +327,7 @@ def test_bounds_are_confirmed_in_one_step(fresh: House) -> None:
         ({**whole, "columns": {"age": FACTS["age"]}}, "all columns"),
         ({**whole, "file": None}, "written"),
         ({**whole, "columns": wrong}, "age"),
+        ({**whole, "columns": {**FACTS, "age": {**FACTS["age"], "upper": "40.000"}}}, "40000"),
         ({**whole, "columns": {**FACTS, "eve": {}}}, "no others"),
         ({**whole, "target": None}, ""),
     ):

@@ -116,6 +116,32 @@ def test_texts_that_are_meant_as_numbers_or_dates(
     assert why in column.note
 
 
+def test_years_of_two_digits_and_the_year_of_no_date(tmp_path: Path) -> None:
+    """A year 24 was the first one, and 31.12.9999 the last, which moved such a stay to the end."""
+    days, ends = ["03.02.2024", "04.05.24"] * 20, ["03.02.2024", "31.12.9999"] * 20
+    found = described(tmp_path, day=days, end=ends, day_of_arrow=[date(2024, 2, 3)] * 40)
+    day, end, _ = found.bounds.columns
+    assert (day.lower, day.upper, day.format) == ("2024-01-01", "2025-01-01", "%d.%m.%Y|%d.%m.%y")
+    assert (end.lower, end.upper, end.missing) == ("2024-01-01", "2025-01-01", True)
+    assert "9999" in end.note
+    cells = found.bounds.cells(TableFile(tmp_path / "rows.parquet").read())
+    months = [name.name for name in found.bounds.features].index("day.month")
+    assert cells[:2, months].tolist() == [1, 4]
+    assert np.isnan(cells[1, [f.source == "end" for f in found.bounds.features]]).all()
+
+
+def test_a_sentinel_of_a_target_is_no_number(tmp_path: Path) -> None:
+    numbers = [-999 if i % 9 == 0 else i for i in range(180)]
+    bounds = described(tmp_path, "age", age=numbers, stay=[1, 2] * 90).bounds
+    assert bounds.target.sentinels == (-999,)
+    assert np.isnan(bounds.target_of(pa.table({"age": [-999, 5]}))).tolist() == [True, False]
+    other = bounds.with_target("stay")
+    assert other.columns[-1].sentinels == (-999,)
+    assert other.with_target("age").target.sentinels == (-999,)
+    bounds.write(tmp_path / "bounds.toml")
+    assert TableBounds.read(tmp_path / "bounds.toml") == bounds
+
+
 def test_spellings_sentinels_and_codes(tmp_path: Path) -> None:
     wards = ["Chirurgie", " CHIRURGIE", "chirurgie", "Innere"] * 60
     pressure = [-999 if i % 9 == 0 else 60 + i % 70 for i in range(240)]
@@ -173,6 +199,7 @@ def test_the_owner_is_told_what_does_not_fit(tmp_path: Path, kind: str) -> None:
 
 def test_long_lists_of_codes_are_read_from_a_file(tmp_path: Path) -> None:
     codes = [f"{letter}{n:02d}" for letter in "ABCD" for n in range(30)]
+    coded = [*codes[1:], "A 00"]  # a line is one code, with spaces too
     rows = pa.table({"icd": codes * 10, "ill": ["no", "yes"] * 600})
     write_table(rows, tmp_path / "rows.csv")
     proposed = describe_table(TableFile(tmp_path / "rows.csv"), "ill").bounds
@@ -181,5 +208,5 @@ def test_long_lists_of_codes_are_read_from_a_file(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("left_out = true", 'categories_file = "c"'))
     with pytest.raises(InvalidInputError, match="cannot be used"):
         TableBounds.read(path)
-    (tmp_path / "c").write_text("\n".join([*codes, "", ""]))
-    assert TableBounds.read(path).columns[0].categories == tuple(codes)
+    (tmp_path / "c").write_text("\n".join(["\ufeff" + coded[0], *coded[1:], " ", ""]))
+    assert TableBounds.read(path).columns[0].categories == tuple(coded)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import re
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +34,7 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError, SfumatoErr
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, check_table, describe_table
 from sfumato.tables.schema import Column, TableBounds
+from sfumato.tables.text import IN_THOUSANDS
 
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 PERSON_ROWS = (
@@ -239,7 +239,7 @@ def _answered(answer: str, values: Any, *, is_date: bool) -> dict[str, Any]:
     """Return the values or the range that a person has typed."""
 
     def number(text: str) -> float:
-        if re.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", text):  # thousands in many countries
+        if IN_THOUSANDS.fullmatch(text):
             raise ValueError(text)
         return int(text) if text.lstrip("+-").isdigit() else float(text)
 

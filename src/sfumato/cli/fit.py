@@ -26,6 +26,7 @@ from sfumato.cli.jobs.pipeline import (
     table_for,
     target_rows,
 )
+from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load, save
 from sfumato.models.scores import measure
 from sfumato.privacy.guarantee import Relation
@@ -53,6 +54,10 @@ def fit(
     purpose: options.Purpose = None,
     by: options.By = None,
     settings: options.Settings = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=[A,B]", help="Values to choose from, for the same budget."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a private model on a table and write it to one file.
@@ -70,7 +75,9 @@ def fit(
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )
-    source = open_table(table, known)
+    source, tried = open_table(table, known), options.settings_from(search)
+    if not all(isinstance(values, list) for values in tried.values()):
+        raise InvalidInputError("'--search' must list values, such as n_steps=[60,240].")
     options.warn_of_few(source, promise)
     with progress_bar(f"training {model or 'a model'} on {table}"):
         fitted = fit_table(
@@ -80,9 +87,12 @@ def fit(
             model=model,
             target=target,
             options=options.settings_from(settings),
+            search=tried,
         )
     write_or_rescue(partial(save, fitted), output)
     options.print_release(fitted, output, promise, as_json=as_json)
+    if tried and not as_json:
+        print_lines(*(f"Chosen: {name} = {getattr(fitted, name)}" for name in tried))
 
 
 def predict(

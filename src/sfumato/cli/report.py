@@ -64,7 +64,7 @@ def promised_by(file: Path) -> dict[str, Any]:
 def report(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Models (.sfumato) and fabricated tables."),
+        typer.Argument(metavar="FILE...", help="Models, statistics and fabricated tables."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The report: .html or .json.")],
     title: Annotated[str, typer.Option(help="What was done, in your words.")] = "Privacy report",
@@ -73,7 +73,7 @@ def report(
     controller: Annotated[str | None, typer.Option(help="Who decides on the data.")] = None,
     by: Annotated[str | None, typer.Option("--by", help="Who prepares the report.")] = None,
     confirmed_by: Annotated[
-        str | None, typer.Option(help="Who confirmed what is declared public.")
+        str | None, typer.Option(help="Who confirmed what is public; by default as the bounds say.")
     ] = None,
     retention: Annotated[str | None, typer.Option(help="How long releases are kept.")] = None,
     records: Annotated[
@@ -81,26 +81,28 @@ def report(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a report on models and fabricated tables: what was promised and what was spent.
+    """Write a report on models, statistics and fabricated rows: what was promised and spent.
 
     Nothing in it was measured on raw rows, and you may pass it on.
 
     Example: sfumato report model.sfumato private.parquet --ledger budget.db -o report.html
     """
     ready_to_write(output, ".html", ".json")
-    results = []
+    results, names = [], []
     for file in files:
-        known, explained, declared = promised_by(file), None, {}
+        known, explained, bounds = promised_by(file), None, None
         if file.suffix.lower() not in FORMATS:
             model = load(file)
             explained = model.explain() if hasattr(model, "explain") else None
-            declared = _declared(getattr(model, "bounds", None))
+            bounds = getattr(model, "bounds", None)
         elif known["bounds"] is not None:
-            declared = _declared(TableBounds.from_record(known["bounds"]))
+            bounds = TableBounds.from_record(known["bounds"])
+        names.append(getattr(bounds, "confirmed_by", None))
         promised = Guarantee.from_dict(known["guarantee"])
         notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
-        results.append(Result(file.stem, promised, notes, explained, file.name, declared))
+        results.append(Result(file.stem, promised, notes, explained, file.name, _declared(bounds)))
     paid = None if ledger is None else LedgerExtract.of(options.payer(ledger, dataset))
+    confirmed_by = confirmed_by or ", ".join(dict.fromkeys(filter(None, names))) or None
     office = SignatureBlock(controller, by, confirmed_by, retention, records)
     Report(title, tuple(results), ledger=paid, office=office).write(output)
     if as_json:

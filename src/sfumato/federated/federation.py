@@ -205,7 +205,7 @@ class Federation(RemoteRecords):
         rows = {n: int(r.fact("n_rows")) if is_public else None for n, r in replies.items()}
         keys = {n: str(r.facts.get("key", "")) for n, r in replies.items()}
         self._shared = _Shared(rows, keys, sorted(replies))
-        classes = None if labels is None else Bounds(norm=1.0, labels=labels).label_set(np.empty(0))
+        classes = None if labels is None else Bounds(labels=labels).clip_labels(())[1]
         self._reader = Reader(bounds, as_cells=True, classes=classes)  # rows as they are
         self._maps: tuple[RowMap, ...] = ()
         self._cached_as = ""

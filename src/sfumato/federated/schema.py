@@ -243,7 +243,7 @@ def _reads_by_bounds(reader: Reader) -> str:
     if reader.classes is not None:
         if labels is None or isinstance(labels, str):
             return "its bounds list no labels."
-        if not np.array_equal(reader.classes, Bounds(norm=1.0, labels=labels).label_set(NONE)):
+        if not np.array_equal(reader.classes, Bounds(labels=labels).clip_labels(())[1]):
             return "its classes are not the labels of its bounds."
     if reader.target is None:
         return ""

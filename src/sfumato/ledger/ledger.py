@@ -90,7 +90,7 @@ class Ledger:
         name: str,
         *,
         epsilon: float,
-        delta: float = 0.0,
+        delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
     ) -> DatasetBudget:
@@ -100,7 +100,7 @@ class Ledger:
         ----------
         name : str
             The dataset; a new name.
-        epsilon, delta : float
+        epsilon, delta : float, default=1e-6
             The most that all releases together may cost. A delta of 0 admits pure releases only.
         unit : {"record", "entry", "person"}, default="record"
             What one change may touch.

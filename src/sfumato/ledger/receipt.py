@@ -163,6 +163,6 @@ def check_same_unit_and_adjacency(
         if kept is not None and asked is not None and str(kept) != str(asked):
             raise UnsupportedModeError(
                 f"The {holder} counts {name} '{kept}', the release is for {name} '{asked}', and "
-                f"they do not compose. Release with {name}='{kept}', or create a budget for the "
-                f"other: `sfumato budget create ... --{name} {asked}`."
+                f"they do not compose. Create a budget for it, `sfumato budget create ... --{name} "
+                f"{asked}`, or release with {name}='{kept}', which is another promise."
             )

@@ -135,7 +135,7 @@ class SharedBudget:
         name: str,
         *,
         epsilon: float,
-        delta: float = 0.0,
+        delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
         kind: str | None = None,

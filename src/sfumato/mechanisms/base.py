@@ -189,12 +189,12 @@ def grid_of(
     return step, scale
 
 
-def as_statistic(value: ArrayLike) -> NDArray[np.float64]:
-    """Return the statistic as a new array of doubles, in one order of memory, as it is released.
+def as_statistic(value: ArrayLike, *, copy: bool | None = True) -> NDArray[np.float64]:
+    """Return the statistic as an array of doubles, a new one, in one order of memory.
 
     The order of a table of rows can be changed by the type that one odd cell gives it.
     """
-    statistic = np.array(value, dtype=np.float64, order="C")
+    statistic = np.array(value, dtype=np.float64, order="C", copy=copy)
     if not np.isfinite(statistic).all():
         raise InvalidInputError("A statistic to release must be finite; clip the rows first.")
     return statistic

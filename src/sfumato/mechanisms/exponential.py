@@ -243,7 +243,7 @@ class RankMechanism(Mechanism):
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Places:
         """Charge the ledger, then choose places by counts, in shape (n_groups, n_ranks)."""
-        counts = as_statistic(value)[:-1].reshape(self.n_groups, -1)
+        counts = as_statistic(value, copy=None)[:-1].reshape(self.n_groups, -1)
         self._charge(ledger)
         chosen = np.empty((self.n_groups, len(self.ranks)), dtype=np.intp)
         end = counts.shape[1] + 2

@@ -41,6 +41,7 @@ from sfumato.models.base import PrivateEstimator, target_range
 from sfumato.models.pipelines import check_pipeline
 from sfumato.models.saving import load, save
 from sfumato.models.scores import are_right, unproved_of
+from sfumato.models.statistics import NOT_THERE
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
@@ -53,6 +54,7 @@ from sfumato.privacy.renyi import (
 from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic
+from sfumato.tables.bounds import label_places
 from sfumato.tables.cells import as_cells, as_numbers, columns_of, is_table
 
 LAWS = {
@@ -71,36 +73,40 @@ SCORE_BITS = 20
 
 @dataclass(frozen=True)
 class ScoreSum(Statistic):
-    """``sum s_i`` of numbers between 0 and 1; one record moves it by at most 1."""
+    """``sum (s_i, 1/2)`` of numbers s between 0 and 1, of records with a label; (0, 0) without."""
 
     in_ball = 0  # scores are clipped
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number."""
-        return (1,)
+        """The score, and half of the records that were scored."""
+        return (2,)
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up scores."""
-        return truncate_to_grid(np.clip(to_numpy(rows)[:, :1], 0.0, 1.0), SCORE_BITS).sum(axis=0)
+        terms = np.clip(to_numpy(rows)[:, :2], 0.0, (1.0, 0.5))
+        return truncate_to_grid(terms, SCORE_BITS).sum(axis=0)
 
     def term_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
-        """1: two numbers between 0 and 1 are at most 1 apart, and so is one of them from 0."""
+        """``√1.25``: the length of (1, 1/2); two records with a label are at most 1 apart."""
         # [V1] sensitivity of the score
-        return 1.0
+        return math.sqrt(1.25)
 
 
 def row_scores(model: Any, X: Any, y: Any) -> Array:
-    """Return a column of scores: 1 for a right label, or ``1 - (error / range)²``."""
-    if is_classifier(model):  # what cannot be compared is wrong
-        found = are_right(model.classes_, np.asarray(model.predict(X)), as_cells(y))
+    """Return (s, 1/2) of each row, s 1 for a right label, or ``1 - (error / range)²``."""
+    cells = as_cells(y)
+    if is_classifier(model):
+        found = are_right(model.classes_, np.asarray(model.predict(X)), cells)
+        is_known = label_places(np.asarray(model.classes_), cells) >= 0
     else:
         low, high = target_range(private_step(model)[1])
-        truth = np.nan_to_num(as_numbers(as_cells(y)), nan=low, posinf=low, neginf=low)
-        error = np.clip(model.predict(X), low, high) - np.clip(truth, low, high)
-        found = 1 - (error / (high - low)) ** 2
-    given = np.asarray(found, dtype=np.float64).reshape(-1, 1)
-    return np.clip(np.nan_to_num(given, nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
+        truth = as_numbers(cells)
+        is_known = np.isfinite(truth)
+        truth = np.clip(np.where(is_known, truth, low), low, high)
+        found = 1 - ((np.clip(model.predict(X), low, high) - truth) / (high - low)) ** 2
+    given = np.nan_to_num(np.asarray(found, dtype=np.float64).reshape(-1))
+    return np.column_stack([given * is_known, is_known / 2])
 
 
 def score_records(column: Array, private: PrivateEstimator, X: Any) -> ArrayRecords:
@@ -193,7 +199,8 @@ class SearchCost:
 
 # The search -------------------------------------------------------------------------------------
 
-_Run = tuple[float, int, Any]  # what a run releases: score, number of its settings, model
+# What a run releases: score as a sum and as a mean, number of its settings, model.
+_Run = tuple[tuple[float, float], int, Any]
 # What the search costs, its settings, what a run of each releases, and the noise of a score.
 _Plan = tuple[SearchCost, list[dict[str, Any]], list[tuple[Event, ...]], GaussianMechanism]
 
@@ -250,7 +257,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Runs on average.
     score_share : float, default=0.1
         Share of ``mu²`` of a run for its score: the sum over rows of 1 for a right label, or of
-        ``1 - (error / range)²``.
+        ``1 - (error / range)²``, and the number of rows with a label.
     constant_time : bool, default=True
         Make all runs that the law allows and look at K of them, so that neither duration nor
         progress reveals K. False makes K runs only; the guarantee then has a condition.
@@ -271,8 +278,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     best_params_ : dict
         Its settings.
     best_score_ : float
-        Its noisy score: the mean over rows, or over persons where they are the unit, if their
-        number is public, else the sum.
+        Its noisy score: the mean over rows with a label, or over persons where they are the unit.
     cost_ : SearchCost
         What was paid.
     guarantee_ : Guarantee
@@ -290,7 +296,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     -------
     Unit and relation : those of the estimator.
     Released : model, settings and noisy score of the best of K runs.
-    Sensitivity : of the score 1, or that of a person's scores; of a fit as in its own sheet.
+    Sensitivity : of the score √1.25, or that of a person's scores; of a fit as in its own sheet.
     Guarantee : Papernot and Steinke's theorems 2 and 6 on the Rényi divergence of a run.
     Assumptions and numerics : K and the other runs stay hidden. Proof: docs/guarantees/search.md.
 
@@ -389,10 +395,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             model.fit(X, y)
             model.set_params(**{f"{prefix}ledger": None})
             # There may be no rows where their number is secret.
-            column = row_scores(model, X, y) if _n_rows(X) else np.empty((0, 1))
+            column = row_scores(model, X, y) if _n_rows(X) else np.empty((0, 2))
             records = score_records(column, private, X)
-            total = float(records.release(ScoreSum(), score_noise, receipt)[0])
-            return total / (records.public_rows or 1), choice, model
+            total, half = records.release(ScoreSum(), score_noise, receipt).tolist()
+            known, number = max(2 * half, 1.0), records.public_rows
+            noise = 2 * math.sqrt(records.variance_of(score_noise))
+            if number is not None and number - known < NOT_THERE * noise:  # all have a label
+                known = number
+            return (total, min(max(total / known, 0.0), 1.0)), choice, model
 
         promise: dict[str, Any] = {
             "unit": str(private.protected_unit),
@@ -412,7 +422,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             score, choice, model = self._resume(cost.event, settings, promise, find)
         self.best_estimator_ = model
         self.best_params_ = dict(settings[choice])
-        self.best_score_ = score
+        self.best_score_ = score[1]
         self.cost_ = cost
         self.guarantee_ = private_step(model)[1].guarantee_
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
@@ -451,7 +461,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 )
             if winner.exists():
                 score, choice = state["winner"]
-                return score, choice, load(winner)
+                return tuple(score), choice, load(winner)
             for each in settings:  # what cannot be stored is refused before the charge
                 save(self._candidate(each, 1.0), folder / "candidate.sfumato")
             with atomic_write(note) as file:
@@ -485,7 +495,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 f"{type(private).__name__} has no labels or targets by which runs can be scored."
             )
-        moved = score_records(np.zeros((_n_rows(X), 1)), private, X).sensitivity(ScoreSum())
+        moved = score_records(np.zeros((_n_rows(X), 2)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
         fixed = FIXED if private.protected_unit is not Unit.PERSON else (*FIXED, "bounds")
@@ -560,7 +570,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         law = RunLaw(event)
         n_runs = (event.max_runs or 1) if self.constant_time else law.number()
         choices = law.choices(n_settings, n_runs).tolist()
-        scores: list[float] = []
+        scores: list[tuple[float, float]] = []
         kept: dict[int, _Run] = {}  # runs better than all before: one is the best of the first K
         guarantees: list[Guarantee] = []
         # What a losing run warns of, by its own releases, would be one more output.
@@ -569,7 +579,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 end = min(len(scores) + max(1, effective_n_jobs(self.n_jobs)), n_runs)
                 for done in map_in_parallel(run, choices[len(scores) : end], n_jobs=self.n_jobs):
                     guarantees.append(private_step(done[2])[1].guarantee_)
-                    if done[0] > max(scores, default=-math.inf):  # of equal ones the first counts
+                    if done[0] > max(
+                        scores, default=(-math.inf,)
+                    ):  # of equal ones the first counts
                         kept[len(scores)] = done
                     scores.append(done[0])
         n_counted = law.number() if self.constant_time else n_runs  # [V6] K, after all runs

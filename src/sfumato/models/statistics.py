@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -212,7 +212,7 @@ class GroupedRows:
         group = np.where(is_gone, self.n_groups, group)
         if self.n_cells:
             return np.reshape(numbers, (-1, 1)) + group[:, None] * self.n_cells
-        return np.column_stack([group, numbers])
+        return np.vstack([group, numbers.T]).T  # column by column: rows are short
 
 
 def _place(_: Array, t: Array, __: Any, n_cells: int) -> Array:
@@ -270,12 +270,14 @@ class GroupSums(Statistic):
         return (self.n_groups, self.width)
 
     def add_up(self, rows: Any, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
-        rows = to_numpy(rows)
-        terms = truncate_to_grid(rows[:, 1:], 2 * ROW_BITS)
-        fine = (np.abs(terms).sum(axis=1) <= 1) & (rows[:, 0] >= 0) & (rows[:, 0] < self.n_groups)
-        fine &= np.einsum("ij,ij->i", terms, terms) <= self.length**2 * (1 + 2.0**-40)  # [S1]
-        groups, terms = rows[fine, 0].astype(np.intp), terms[fine]
-        sums = [np.bincount(groups, each, minlength=self.n_groups) for each in terms.T]
+        group, *numbers = to_numpy(rows).T
+        terms = truncate_to_grid(np.array(numbers), 2 * ROW_BITS)
+        fine = (np.abs(terms).sum(axis=0) <= 1) & (group >= 0) & (group < self.n_groups)
+        fine &= (terms * terms).sum(axis=0) <= self.length**2 * (1 + 2.0**-40)  # [S1]
+        if not fine.all():
+            group, terms = group[fine], terms[:, fine]
+        group = group.astype(np.intp)
+        sums = [np.bincount(group, each, minlength=self.n_groups) for each in terms]
         return np.stack(sums, axis=1)
 
     def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
@@ -358,9 +360,10 @@ class Question:
         keys = itertools.product(*(axis.labels for axis in self.axes), range(size))
         listed = list(zip(*keys, strict=True))[:-1]
         table = {axis.name: list(each) for axis, each in zip(self.axes, listed, strict=True)}
-        for name, values in columns.items():
-            flat = np.ravel(np.asarray(values)).tolist()
-            table[name] = [None if each != each else each for each in flat]
+        for name, values in columns.items():  # of one type, whatever is hidden
+            flat = np.ravel(np.asarray(values))
+            given = flat.tolist() if flat.dtype == object else flat
+            table[name] = arrow().array(given, from_pandas=True)
         promise, found = self.budget.guarantee(), arrow().table(table)
         return ReleasedStatistic(statistic, found, promise, self.confidence, self.counts)
 
@@ -440,9 +443,7 @@ def _column(bounds: TableBounds, name: str) -> Column:
 
 
 def _is_whole(feature: Feature) -> bool:
-    if feature.part:
-        return feature.part in ("year", "hour")
-    return arrow_kind(feature.type) in ("b", "i", "u")
+    return feature.is_whole or (not feature.part and arrow_kind(feature.type) == "b")
 
 
 def _factor(confidence: float, *, is_one: bool = False) -> float:
@@ -472,17 +473,19 @@ def _counts(asked: Question) -> dict[str, Array]:
     release = asked.budget.counts(CountTables((rows.n_groups,), ((0,),)))
     noisy = asked.draw(release, rows)
     mechanism, half = release.mechanism, 0.0
-    if not isinstance(mechanism, DiscreteLaplaceMechanism):
+    is_whole = isinstance(mechanism, DiscreteLaplaceMechanism)
+    if not is_whole:
         half = _factor(asked.confidence, is_one=True) * asked.budget.noise(release)
     elif (grid := mechanism.grid(1)) is not None:
         beyond = 2 / (1 + math.exp(-1 / grid[1]))  # P(|k| > h) = beyond exp(-(h + 1) / t)
         half = math.ceil(grid[1] * math.log(beyond / (1 - asked.confidence))) - 1.0
         half = max(0.0, half)
     columns = {"count": np.maximum(noisy, 0.0), **_bars(noisy, half, 0.0, math.inf)}
-    kind = np.int64 if half == int(half) and (noisy == np.rint(noisy)).all() else np.float64
+    kind = np.int64 if is_whole else np.float64
     return {name: each.astype(kind) for name, each in columns.items()}
 
 
+@lru_cache(maxsize=8)
 def _slack(ratio: float, missed: float) -> float:
     """Return how far out the end of an error bar is asked for, in scales of its noise, in ranks.
 
@@ -658,14 +661,9 @@ def release_mean(
     scaled = {"mean": mean, "low": ends[0], "high": ends[1]}
     figures = {name: (low + high) / 2 + (high - low) / 2 * t for name, t in scaled.items()}
     limits = _bars(count, wide, 0.0, math.inf if n_rows is None else n_rows)
-    return asked.released(
-        "mean",
-        {
-            **figures,
-            "count": np.where(count > 0, known, 0.0),
-            **{f"count_{name}": end for name, end in limits.items()},
-        },
-    )
+    figures["count"] = np.where(count > 0, known, 0.0)
+    figures |= {f"count_{name}": end for name, end in limits.items()}
+    return asked.released("mean", figures)
 
 
 @_documented
@@ -775,7 +773,7 @@ def release_quantiles(
         raise InvalidInputError("'at' must be numbers between 0 and 1, such as 0.5.")
     asked = _begin(table, by, [column], keeps_log=True, **promise)
     feature, n_groups = asked.features[-1], GroupedRows(asked.axes).n_groups
-    is_whole = _is_whole(feature) and not feature.log
+    is_whole = _is_whole(feature)
     n_cells = max(2, min(MAX_CELLS, MAX_PLACES // n_groups))
     low, high = feature.range
     if is_whole:  # a cell is one whole number, if they are not too many
@@ -794,9 +792,10 @@ def release_quantiles(
     end = END_SHARE * ROUNDED_DOWN / len(shares)
     middle = asked.budget.ranks(counts, n_groups, points, 1 - END_SHARE if error_bars else None)
     moved = asked.records.sensitivity(few, 1)  # [R4]
-    outer, slack = [], _slack(2 * (1 - END_SHARE) / END_SHARE, TIED * (1 - asked.confidence))
+    outer = []
     for each in shares if error_bars else []:
         apart = 0.5 if asked.is_alone else max(each, 1 - each)
+        slack = _slack(2 * (1 - END_SHARE) / END_SHARE, TIED * (1 - asked.confidence))
         rank = 1 + slack * 2 * apart * moved / (asked.budget.epsilon * end / 2)
         pair = ((each, -rank), (each, rank))
         outer.append(asked.budget.ranks(few, n_groups, pair, end, (upper[::-1], upper)))

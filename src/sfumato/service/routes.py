@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from sfumato.service.store import NotFoundError, now
 from sfumato.service.tasks import ESTIMATORS, check_task, settings_of
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.schema import TableBounds
+from sfumato.tables.text import IN_THOUSANDS
 
 Record = dict[str, Any]
 KINDS = {
@@ -211,6 +213,9 @@ def as_typed(name: str, facts: Record) -> Record:
             return value
         if kind == "b":
             return value.lower() in ("true", "1", "yes")
+        if IN_THOUSANDS.fullmatch(value):
+            bare = re.sub("[.,]", "", value)
+            raise InvalidInputError(f"{name}: {value!r} may be {bare} or {value}0. Write it so.")
         try:
             found = float(decimal_point(value))
         except ValueError:

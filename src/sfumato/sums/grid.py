@@ -123,7 +123,8 @@ class SecretSum:
                 f"A sum is exact over at most {MAX_ROWS} records, {BLOCK_ROWS} in a block."
             )
         xp = np if isinstance(partial, np.ndarray) else namespace_of(partial)
-        if self._units.size and not xp.max(xp.abs(partial)) <= 2 * n_rows:  # nor for NaN
+        most = 2 * n_rows
+        if self._units.size and not -most <= xp.min(partial) <= xp.max(partial) <= most:  # nor NaN
             raise InvalidInputError("A block is no sum of terms below 2.")
         self.n_rows += n_rows
         if self._in_window + n_rows > WINDOW_ROWS:
@@ -193,7 +194,8 @@ def revealed(total: SecretSum) -> Array:
     xp = namespace_of(total._units)
     units = xp.astype(total._units, xp.float64)
     if total._carried is None:
-        return units * QUANTUM
+        units *= QUANTUM  # in place: new pages of memory cost more than the product
+        return units
     # The high part is exact, and so are units: their sum is rounded once.
     return (xp.astype(total._carried, xp.float64) * 2.0**CARRY_BITS + units) * QUANTUM
 

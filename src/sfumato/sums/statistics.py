@@ -396,14 +396,15 @@ class CountTables(Counts):
         inside = np.clip(np.nan_to_num(to_numpy(rows)), 0, np.array(self.sizes) - 1)
         cells = inside.astype(np.intp).T
         classes = np.clip(codes, 0, self.n_classes - 1)
-        parts = []
+        parts: list[NDArray[np.float64]] = []
         for table, shape in zip(self.tables, self.table_shapes, strict=True):
             place = np.zeros(len(classes), dtype=np.intp)
             for column in table:
                 place = place * self.sizes[column] + cells[column]
             place = place * self.n_classes + classes
-            parts.append(np.bincount(place, minlength=math.prod(shape)))
-        return np.concatenate(parts).astype(np.float64)
+            counted = np.bincount(place, np.ones(len(place)), minlength=math.prod(shape))
+            parts.append(np.asarray(counted, dtype=np.float64))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def split(self, sums: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Return released sums as tables.

@@ -73,9 +73,7 @@ class Bounds:
             if (value := getattr(self, name)) is not None:
                 corner = np.asarray(value, dtype=float)
                 if corner.ndim > 1 or corner.size == 0 or not np.isfinite(corner).all():
-                    raise InvalidInputError(
-                        f"'{name}' must be one finite number or one per feature."
-                    )
+                    raise InvalidInputError(f"'{name}' must be a number, or one per feature.")
                 plain = float(corner) if corner.ndim == 0 else tuple(corner.tolist())
                 object.__setattr__(self, name, plain)
         object.__setattr__(self, "labels", _label_set(self.labels))
@@ -87,10 +85,7 @@ class Bounds:
         if (self.lower is None) != (self.upper is None):
             raise MissingBoundsError("A box needs both 'lower' and 'upper'.")
         if self.norm is not None and not MIN_MAGNITUDE <= self.norm <= MAX_MAGNITUDE:
-            raise InvalidInputError(
-                f"'norm' must lie between {MIN_MAGNITUDE} and {MAX_MAGNITUDE}. "
-                f"Got {self.norm} instead."
-            )
+            raise InvalidInputError(f"'norm' must lie between {MIN_MAGNITUDE} and {MAX_MAGNITUDE}.")
         check_parameters(self, PERSONS)
         if self.lower is None:
             return
@@ -230,51 +225,25 @@ class Bounds:
         if self.labels == PUBLIC_LABELS:
             try:  # a missing label is no class
                 if given.dtype == object:
-                    kinds = (str, bytes, Real, np.generic)
-                    found = np.asarray(
-                        [
-                            each
-                            for each in given.tolist()
-                            if isinstance(each, kinds) and each == each
-                        ]
-                    )
+                    kinds, cells = (str, bytes, Real, np.generic), given.tolist()
+                    found = np.asarray([c for c in cells if isinstance(c, kinds) and c == c])
                 else:
                     found = given[given == given]
                 check_classification_targets(found)
+                found = np.unique(found if found.dtype != object else np.asarray(found.tolist()))
+            except TypeError:
+                raise InvalidInputError("The labels have no order: give labels=[...].") from None
             except ValueError as error:  # its first sentence, without the cells that it quotes
                 words = str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.")
                 raise InvalidInputError(f"{words}.") from None
-        labels = self.label_set(found)
-        return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label on its own
-
-    def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Return the public label set; `y` is read only where the set was declared public.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_samples,)
-            Labels found in the data.
-
-        Returns
-        -------
-        ndarray of shape (n_classes,)
-            The labels.
-        """
         if self.labels is None:
             raise MissingBoundsError(
                 "The set of labels is needed and is never learned from data: Bounds(..., "
                 "labels=[...]), or labels='public' if those in the data are public; of a "
                 "table, TableBounds.from_dict(columns, target=...)."
             )
-        if isinstance(self.labels, str):
-            try:
-                return np.unique(y if y.dtype != object else np.asarray(y.tolist()))
-            except (TypeError, ValueError):
-                raise InvalidInputError(
-                    "The labels found in the data cannot be put in order; give the set of labels, "
-                    "Bounds(..., labels=[...])."
-                ) from None
-        return np.asarray(sorted(self.labels))
+        labels = np.asarray(sorted(found if self.labels == PUBLIC_LABELS else self.labels))
+        return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label on its own
 
 
 def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:

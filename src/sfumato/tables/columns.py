@@ -43,6 +43,7 @@ TIMES = ("date", "time", "duration", "period", "interval")
 PARTS = ("time", "year", "month", "weekday", "hour")
 # Texts that may be numbers, and those that are, written out.
 PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan))"
+NO_YEAR = 9999  # of a date that means that there is none
 IS_DATE = "\0"  # before the text of an object that is a date
 MAX_DIGITS = 400  # of a whole number that is written out
 
@@ -308,10 +309,9 @@ def part_of(
     elif types.is_string(stored):  # fractions of a second are left out
         bare = compute.replace_substring_regex(column, rf"^{IS_DATE}|[.][0-9]+$", "")
         if format_of:
-            written = compute.strptime(column, format=format_of, unit="s", error_is_null=True)
             bare = compute.if_else(compute.starts_with(column, IS_DATE), bare, None)
         times = read_as(bare, "timestamp[s]")
-        times = compute.coalesce(written, times) if format_of else times
+        times = compute.coalesce(days_written(column, format_of), times) if format_of else times
     else:
         if types.is_timestamp(stored) and stored.tz is not None:
             column = compute.local_timestamp(column)
@@ -322,6 +322,7 @@ def part_of(
         if types.is_timestamp(column.type):  # a cast would cut towards 1970
             column = compute.floor_temporal(column, unit="second")
         times = column.cast(seconds, safe=False)
+    times = compute.if_else(compute.equal(compute.year(times), NO_YEAR), None, times)
     if part == "time":
         return np.array(times.cast("int64").cast("float64", safe=False), np.float64) / 86400.0
     if part == "weekday":
@@ -329,6 +330,16 @@ def part_of(
     else:
         found = {"year": compute.year, "month": compute.month, "hour": compute.hour}[part](times)
     return np.array(found.cast("float64"), dtype=np.float64)
+
+
+def days_written(texts: Any, formats: str) -> Any:
+    """Return days written in one of the formats between bars; a year by %Y has four digits."""
+    compute, found = arrow("compute"), []
+    for each in formats.split("|"):
+        days = compute.strptime(texts, format=each, unit="s", error_is_null=True)
+        is_short = compute.less(compute.year(days), 1000 if "%Y" in each else 0)
+        found.append(compute.if_else(is_short, None, days))
+    return compute.coalesce(*found)
 
 
 def _dated(cell: Any) -> str | None:

@@ -6,6 +6,7 @@ Cells of a sheet have types of their own, whatever their neighbours are, so each
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import importlib
 import json
@@ -13,6 +14,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,9 @@ class TableFile:
             return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
         with open_text(self.path) as text:
             line = text.readline(MAX_HEADER_BYTES)
+        with arrow().input_stream(self.path, compression="detect") as raw:
+            if raw.read(3) == codecs.BOM_UTF8:  # whatever is declared
+                self.text = replace(self.text, encoding="utf-8")
         for mark, told in NOT_TEXT.items():
             if line.startswith(mark):
                 raise InvalidInputError(f"The file '{self.path}' cannot be read: {told}.")

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.cells import columns_of, is_table
-from sfumato.tables.columns import arrow, arrow_kind, as_column, is_date
+from sfumato.tables.columns import NO_YEAR, arrow, arrow_kind, as_column, days_written, is_date
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import Column, TableBounds, Target
 from sfumato.tables.text import common_numbers
@@ -40,7 +40,7 @@ ID_NAME = re.compile(
 ID_TEXT = re.compile(r"[A-Za-z]{0,4}[-_]?\d{3,}")  # as in P00123
 DATE_FORMATS = (
     *("%d.%m.%Y", "%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"),
-    "%Y-%m-%dT%H:%M:%S",
+    *("%Y-%m-%dT%H:%M:%S", "%d.%m.%Y|%d.%m.%y", "%d/%m/%Y|%d/%m/%y", "%m/%d/%Y|%m/%d/%y"),
 )
 
 
@@ -58,6 +58,7 @@ class ColumnSummary:
     values: Counter[Any] | None = field(default_factory=Counter)  # None: too many to list
     sample: list[float] = field(default_factory=list)
     formats: tuple[str, ...] = DATE_FORMATS  # in which all texts are dates
+    has_no_year: bool = False
 
     def see(self, values: Any) -> None:
         """Take note of another batch of the column."""
@@ -74,7 +75,7 @@ class ColumnSummary:
             self.sample += numbers[: SAMPLED - len(self.sample)].tolist()
             ends.append(present)
         elif self.type.startswith(("date", "timestamp")):
-            ends.append(compute.year(present))
+            ends.append(self._years(present))
         self.seen += len(present)
         if self.values is not None and (kind or self.type == "string"):
             counted = compute.value_counts(present)
@@ -82,15 +83,21 @@ class ColumnSummary:
             if len(self.values) > MAX_COUNTED:
                 self.values = None
         for written in self.formats if self.type == "string" and len(present) else ():
-            times = compute.strptime(present, format=written, unit="s", error_is_null=True)
+            times = days_written(present, written)
             if times.null_count:
                 self.formats = tuple(each for each in self.formats if each != written)
             else:
-                ends.append(compute.year(times))
-        for each in ends if len(present) else ():
+                ends.append(self._years(times))
+        for each in filter(len, ends):
             low, high = compute.min_max(each).as_py().values()
             self.lowest = low if self.lowest is None else min(self.lowest, low)
             self.highest = high if self.highest is None else max(self.highest, high)
+
+    def _years(self, days: Any) -> Any:
+        years = arrow("compute").year(days)
+        dated = years.filter(arrow("compute").not_equal(years, NO_YEAR))
+        self.has_no_year |= len(dated) < len(years)
+        return dated
 
     @property
     def is_repeated_id(self) -> bool:
@@ -135,6 +142,9 @@ class ColumnSummary:
             first, last = (min(max(year, 1), 9998) for year in (self.lowest, self.highest))
             marked["note"] += "; a full date can identify a person; parts are used"
             marked |= {"parts": ("year", "month", "weekday")}
+            if self.has_no_year:
+                marked["note"] += f"; the year {NO_YEAR} is read as a missing date"
+                marked |= {"missing": True}
             marked |= {"format": self.formats[0]} if is_dates else {}
             declared = "timestamp[s]" if is_dates else self.type
             ends = (f"{first:04}-01-01", f"{last + 1:04}-01-01")
@@ -167,16 +177,21 @@ class ColumnSummary:
             why = f"values of type {self.type} are neither numbers nor texts"
         return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
 
-    def _proposed_number(self, kind: str, marked: dict[str, Any]) -> Column:
+    def _range(self) -> tuple[float, float, dict[str, Any]]:
+        """Return the ends of the numbers but for marks of missing cells, and these with a note."""
         sentinels = self.sentinels  # before the range, which is that of the others
-        lower, upper = rounded_outwards(self.lowest, self.highest)
-        if kind in "iu":
-            lower, upper = math.floor(lower), math.ceil(upper)
+        told: dict[str, Any] = {"sentinels": sentinels, "note": PROPOSED}
         if sentinels:
             marks = ", ".join(map("{:g}".format, sentinels))
-            marked["note"] += f"; {marks} looks like a marker of missing cells: read as one"
-            marked |= {"missing": True, "sentinels": sentinels}
-        sample = [each for each in self.sample if each > 0 and each not in sentinels]
+            told["note"] += f"; {marks} looks like a marker of missing cells: read as one"
+        return *rounded_outwards(self.lowest, self.highest), told
+
+    def _proposed_number(self, kind: str, marked: dict[str, Any]) -> Column:
+        lower, upper, told = self._range()
+        marked |= told | {"missing": marked["missing"] or bool(told["sentinels"])}
+        if kind in "iu":
+            lower, upper = math.floor(lower), math.ceil(upper)
+        sample = [each for each in self.sample if each > 0 and each not in told["sentinels"]]
         if sample and self.lowest >= 0 and self.highest > LONG_TAIL * float(np.median(sample)):
             marked["note"] += "; long tail, so its logarithm is used"
             marked["log"], lower = True, max(lower, 0)
@@ -187,12 +202,9 @@ class ColumnSummary:
         kind, values = arrow_kind(self.type), self.values
         n = MAX_COUNTED if values is None else len(values)
         if kind in tuple("iuf") and self.seen and (not self.whole or n > FEW_LABELS):
-            note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
-            if sentinels := self.sentinels:
-                marks = ", ".join(map("{:g}".format, sentinels))
-                note += f"; {marks} looks like a marker of missing cells"
-            ends = rounded_outwards(self.lowest, self.highest)
-            return Target(self.name, self.type, *ends, note=note)
+            lower, upper, told = self._range()
+            told["note"] += "; many different numbers, so they are predicted as a number"
+            return Target(self.name, self.type, lower, upper, **told)
         if not (kind or self.type == "string") or not 2 <= n <= MAX_LABELS:
             raise InvalidInputError(
                 f"The target {self.name!r}, of type {self.type}, has {n} different values; labels "

@@ -272,7 +272,7 @@ class Target(Column):
     def values(self, column: Any) -> NDArray[Any]:
         """Return labels or numbers, cell by cell; a cell that is not a label is None or NaN."""
         if self.labels is None:
-            return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
+            return self.features[0].read(column)
         if self.labels == PUBLIC_LABELS:
             declared = self.type if arrow_kind(self.type) else "string"
             return np.asarray(read_as(as_column(column), declared).to_pylist(), dtype=object)
@@ -504,8 +504,9 @@ class TableBounds:
         if (old := self.target) is not None:
             are_found = old.labels == PUBLIC_LABELS
             about = (old.lower, old.upper, None if are_found else old.labels, are_found)
-            columns += (Column(old.name, old.type, *about),)
-        target = Target(name, column.type, column.lower, column.upper, labels)
+            columns += (Column(old.name, old.type, *about, sentinels=old.sentinels),)
+        marks = column.sentinels
+        target = Target(name, column.type, column.lower, column.upper, labels, sentinels=marks)
         return replace(self, columns=columns, target=target)
 
     @property
@@ -577,7 +578,8 @@ class TableBounds:
             raise InvalidInputError("There must be one [columns.NAME] for each column.")
         target = None
         if (declared := record.get("target")) is not None:
-            _mapping(declared, {"column", "type", "labels", "lower", "upper"}, "[target]")
+            known = {"column", "type", "labels", "lower", "upper", "sentinels"}
+            _mapping(declared, known, "[target]")
             about = {"categories" if key == "labels" else key: v for key, v in declared.items()}
             if not isinstance(name := about.pop("column", None), str) or not name:
                 raise InvalidInputError("[target] needs 'column', the name of the column.")
@@ -590,9 +592,7 @@ class TableBounds:
         found = tuple(column for column in found if column.name not in others)
         names = [each.name for column in found if not column.left_out for each in column.features]
         if len(set(names)) != len(names):
-            raise InvalidInputError(
-                "A column has the name of a part of a date, such as 'day.year'."
-            )
+            raise InvalidInputError("A column is named as a part of a date is: 'day.year'.")
         text = None if record.get("file") is None else TextFormat.from_record(record["file"])
         about = {n: record[n] for n in (*ABOUT_PERSONS, "confirmed_by") if n in record}
         about["confirmed_seal"] = record.get("seal")
@@ -647,7 +647,8 @@ class TableBounds:
             for each in columns.values() if isinstance(columns, dict) else ():
                 if isinstance(each, dict) and "categories_file" in each:
                     listed = Path(path).with_name(str(each.pop("categories_file")))
-                    each["categories"] = listed.read_text(encoding="utf-8").split()
+                    lines = listed.read_text(encoding="utf-8-sig").splitlines()
+                    each["categories"] = [line.strip() for line in lines if line.strip()]
             found = cls.from_record(record)
         except (OSError, ValueError) as error:
             kind = type(error) if isinstance(error, InvalidInputError) else InvalidInputError

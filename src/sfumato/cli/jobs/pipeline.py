@@ -95,8 +95,9 @@ def fit_table(
     model: str | None = None,
     target: str | None = None,
     options: Mapping[str, Any] | None = None,
+    search: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Train a private model on a table."""
+    """Train a private model on a table; of a search among values of parameters, the winner."""
     target_column = (bounds := bounds.with_target(target)).target
     assert target_column is not None  # noqa: S101 - or it had been refused
     if model is None:
@@ -112,7 +113,17 @@ def fit_table(
             f"The target {target_column.name!r} is {kind}, which {MODELS[model]} does not predict. "
             "Choose another '--model', or leave it out: the default depends on the target."
         )
-    return fit_rows(estimator, source)
+    if not search:
+        return fit_rows(estimator, source)
+
+    def fit(rows: Any) -> Any:
+        if isinstance(rows, Partitions):
+            raise UnsupportedModeError("A search reads the table as a whole: name one file.")
+        paid = {name: getattr(promise, name) for name in ("epsilon", "delta", "ledger")}
+        return sfumato.PrivateSearchCV(estimator, search, **paid).fit(rows).best_estimator_
+
+    wanted = SimpleNamespace(bounds=estimator.bounds, relation=promise.relation, fit=fit)
+    return fit_rows(wanted, source)
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
