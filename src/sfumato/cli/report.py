@@ -90,19 +90,19 @@ def report(
     ready_to_write(output, ".html", ".json")
     results, names = [], []
     for file in files:
-        known, explained, bounds = promised_by(file), None, None
+        known, explained, declared = promised_by(file), None, {}
         if file.suffix.lower() not in FORMATS:
             model = load(file)
             explained = model.explain() if hasattr(model, "explain") else None
-            bounds = getattr(model, "bounds", None)
+            declared = _declared(getattr(model, "bounds", None))
         elif known["bounds"] is not None:
-            bounds = TableBounds.from_record(known["bounds"])
-        names.append(getattr(bounds, "confirmed_by", None))
+            declared = _declared(TableBounds.from_record(known["bounds"]))
         promised = Guarantee.from_dict(known["guarantee"])
+        names += re.findall(r"confirmed by (.+), seal [0-9a-f]{16}", "\n".join(promised.public))
         notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
-        results.append(Result(file.stem, promised, notes, explained, file.name, _declared(bounds)))
+        results.append(Result(file.stem, promised, notes, explained, file.name, declared))
     paid = None if ledger is None else LedgerExtract.of(options.payer(ledger, dataset))
-    confirmed_by = confirmed_by or ", ".join(dict.fromkeys(filter(None, names))) or None
+    confirmed_by = confirmed_by or ", ".join(dict.fromkeys(names)) or None
     office = SignatureBlock(controller, by, confirmed_by, retention, records)
     Report(title, tuple(results), ledger=paid, office=office).write(output)
     if as_json:
