@@ -205,10 +205,6 @@ _Run = tuple[tuple[float, float], int, Any]
 _Plan = tuple[SearchCost, list[dict[str, Any]], list[tuple[Event, ...]], GaussianMechanism]
 
 
-def _n_rows(X: Any) -> int:
-    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
-
-
 def _of_winner(name: str, says: str, returns: str) -> Any:
     """Return the method of a search that asks its winner."""
 
@@ -395,7 +391,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             model.fit(X, y)
             model.set_params(**{f"{prefix}ledger": None})
             # There may be no rows where their number is secret.
-            column = row_scores(model, X, y) if _n_rows(X) else np.empty((0, 2))
+            column = row_scores(model, X, y) if len(X) else np.empty((0, 2))
             records = score_records(column, private, X)
             total, half = records.release(ScoreSum(), score_noise, receipt).tolist()
             known, number = max(2 * half, 1.0), records.public_rows
@@ -404,10 +400,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 known = number
             return (total, min(max(total / known, 0.0), 1.0)), choice, model
 
-        promise: dict[str, Any] = {
-            "unit": str(private.protected_unit),
-            "relation": private.relation,
-        }
+        unit = str(private.protected_unit)
+        promise: dict[str, Any] = {"unit": unit, "relation": private.relation}
 
         def find(charges: tuple[str, ...]) -> _Run:
             found, runs = self._search(cost.event, len(settings), run)
@@ -495,7 +489,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 f"{type(private).__name__} has no labels or targets by which runs can be scored."
             )
-        moved = score_records(np.zeros((_n_rows(X), 2)), private, X).sensitivity(ScoreSum())
+        moved = score_records(np.zeros((len(X), 2)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
         fixed = FIXED if private.protected_unit is not Unit.PERSON else (*FIXED, "bounds")
@@ -561,10 +555,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         )
 
     def _search(
-        self,
-        event: SelectionEvent,
-        n_settings: int,
-        run: Callable[[int], _Run],
+        self, event: SelectionEvent, n_settings: int, run: Callable[[int], _Run]
     ) -> tuple[_Run, list[Guarantee]]:
         """Return the winner, and the guarantees of all runs."""
         law = RunLaw(event)

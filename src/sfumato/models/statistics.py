@@ -322,11 +322,7 @@ class Question:
         return self.budget.draw(release, self.records.mapped(rows))
 
     def sums(
-        self,
-        numbers: Callable[..., Array],
-        n_numbers: int,
-        apart: float = 2.0,
-        length: float = 1.0,
+        self, numbers: Callable[..., Array], n_numbers: int, apart: float = 2.0, length: float = 1.0
     ) -> tuple[Array, float]:
         """Return noisy sums of groups, and the deviation of each number's noise."""
         rows = self.rows(numbers, n_numbers)
