@@ -140,7 +140,7 @@ def words_of(fact: Column, most: int = 8) -> str:
     told += f"; {', '.join(fact.parts)} of the date" if fact.parts else ""
     told += "; its logarithm" if fact.log else ""
     told += "; the order has a meaning" if fact.ordered else ""
-    told += "; missing cells are marked" if fact.missing else ""
+    told += "; a missing cell has its own indicator" if fact.missing else ""
     told += f"; missing cells count as {fact.fill}" if fact.fill is not None else ""
     marks = " and ".join(f"{each:g}" for each in fact.sentinels)
     return told + (f"; {marks} means missing" if marks else "")
