@@ -176,7 +176,7 @@ def rebuild() -> None:
             numbers = kept["numbers"]
             for place, drawn in enumerate(charts(name, numbers), 1):
                 (folder / f"{name}-{place}.svg").write_text(drawn)
-                parts.append(f"![{title_of(drawn)}](charts/{name}-{place}.svg){old}\n")
+                parts.append(f"![{title_of(drawn)}{old}](charts/{name}-{place}.svg)\n")
         parts.append(f"Numbers: {' · '.join(links)}\n")
     (RESULTS.parent / "README.md").write_text("\n".join(parts))
 
