@@ -153,6 +153,8 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     weights = ScoreWeights(raw)
     assert np.array_equal(weights.singles * 2.0**SINGLE_BITS, weights.rounded)
     assert np.array_equal(ScoreWeights(weights.rounded).rounded, weights.rounded)
+    longer = ScoreWeights(np.full((1, 4000), 4000**-0.5)).rounded * 2.0**11  # than 1 by rounding
+    assert np.array_equal(longer, np.rint(longer))  # so that the grid is that of a length of 2
     longest = np.linalg.norm(raw, axis=1).max()
     assert np.abs(weights.rounded - raw).max() <= longest * 2.0**-10
     exponent = max(int(np.ceil(np.log2(longest))) if longest else 0, -40)
