@@ -26,6 +26,7 @@ from sfumato.synthetic.table_law import (
     PAIR_SIGNAL,
     TableLaw,
     cells_that_stand_out,
+    fitted_tail,
     level,
     n_halvings,
     share_out,
@@ -184,12 +185,11 @@ def test_public_rules() -> None:
 
 
 def test_cells_that_do_not_stand_out_are_joined() -> None:
-    """Of three noises or more alone; a tail and a noisy end join, a gap and an atom do not."""
+    """Of three and a half noises or more alone; others with their neighbours until they are."""
     counts = np.array([500.0, 3.0, -2.0, 4.0, 60.0, 60.0, 9.0, 9.0, 9.0, 9.0, 1.0])
-    widths = np.array([1e-9, *[10.0] * 9, 1e-9])
-    assert cells_that_stand_out(counts, 10.0, widths) == [0, 1, 4, 5]
-    assert cells_that_stand_out(counts, 0.1, widths)[:4] == [0, 1, 2, 3]
-    assert cells_that_stand_out(np.zeros(4), 10.0, np.ones(4)) == [0]
+    assert cells_that_stand_out(counts, 10.0) == [0, 1, 4, 5, 6]
+    assert cells_that_stand_out(counts, 0.1)[:4] == [0, 1, 2, 3]
+    assert cells_that_stand_out(np.zeros(4), 10.0) == [0]
 
 
 def test_a_tail_keeps_its_mean(rng: np.random.Generator) -> None:
@@ -202,13 +202,48 @@ def test_a_tail_keeps_its_mean(rng: np.random.Generator) -> None:
         assert model.fabricate()["income"].mean() == pytest.approx(values.mean(), rel=0.1)
 
 
+def test_whatever_its_range_a_column_keeps_its_mean(rng: np.random.Generator) -> None:
+    """Counts with a long tail, a constant and a column half missing, in ranges far too wide."""
+    n = 4000
+    table = pd.DataFrame({"visits": rng.negative_binomial(0.5, 0.1, n), "always": 7})
+    table["income"] = np.where(rng.random(n) < 0.5, np.nan, rng.lognormal(0, 1, n))
+    facts: dict[str, Any] = {
+        "visits": {"type": "int64", "lower": 0, "upper": 1_000_000},
+        "always": {"type": "int64", "lower": 0, "upper": 100_000},
+        "income": {"lower": 0, "upper": 1_000_000, "missing": True},
+    }
+    with seeded_noise(0):
+        model = fabricator(epsilon=3.0, bounds=TableBounds.from_dict(facts)).fit(table)
+    made = model.fabricate().astype(float).mean()
+    assert (made / table.mean()).between(0.75, 1.33).all()
+
+
+def test_a_fitted_tail_is_that_of_its_law(rng: np.random.Generator) -> None:
+    """Beside the exact law of Pareto counts; a tail to the left is its mirror image."""
+    ends, fine = np.array([0.0, 1, 2, 4, 8, 1000]), 8 * 2.0 ** np.arange(7)
+    fine = np.append(fine, 1000)
+    law = lambda x: 20_000 * (1 + x) ** -1.5  # noqa: E731
+    counts, inner = -np.diff(law(ends)), -np.diff(law(fine)) + rng.normal(0, 20, 7)
+    about = counts, ends, fine, inner, np.array([400.0] * 4 + [2800]), 20.0
+    found = fitted_tail(*about, is_whole=False)
+    assert found is not None
+    assert found[0] == pytest.approx(counts[-1], rel=0.1)
+    exact = (9 / 0.5 ** (2 / 3) - 1 - 8) / 8  # away from the cut, by the cut
+    assert found[1](np.array([0.5]))[0] / 8 - 1 == pytest.approx(exact, rel=0.25)
+    left = fitted_tail(counts, -ends, -fine, *about[3:], is_whole=False)
+    assert left is not None
+    assert left[1](np.array([0.5]))[0] == -found[1](np.array([0.5]))[0]
+    short = fitted_tail(counts, np.array([0.0, 1, 2, 4, 8, 9]), *about[2:], is_whole=True)
+    assert short is None  # one whole number
+
+
 def test_cells_of_all_kinds(rng: np.random.Generator) -> None:
     columns = public_columns(BOUNDS)
     assert [column.is_cut for column in columns] == [False, False, True, False]
     cut = TableCells.of(columns, np.array([[0.0, len(EDGES) // 2, 0.0]]))
-    assert cut.sizes[2] == 20  # eight more edges on either side of the cut, and both ends
+    assert cut.sizes[2] == 40  # 8 edges on either side of the cut, both ends, powers of two
     cells = TableCells.of(columns, np.zeros((1, 3)))
-    assert cells.sizes == (101, 3, 3, 12)  # income: zero, the middle, the upper end
+    assert cells.sizes == (101, 3, 23, 12)  # income: both ends and powers of two
     for given, levels in ((cut, 2), (cells, 0)):  # what is checked before the charge
         assert all(n <= c.max_cells(levels) for n, c in zip(given.sizes, columns, strict=True))
     places = np.column_stack(
@@ -219,7 +254,7 @@ def test_cells_of_all_kinds(rng: np.random.Generator) -> None:
             )
         ]
     )
-    assert cells(places).tolist() == [[17, 0, 0, 0], [18, 1, 1, 10], [65, 2, 2, 11]]
+    assert cells(places).tolist() == [[17, 0, 0, 0], [18, 1, 4, 10], [65, 2, 22, 11]]
     for i, column in enumerate(columns):
         codes = rng.integers(0, cells.sizes[i], 500)
         order, state = rng.random(500), np.random.RandomState(0)

@@ -1,8 +1,8 @@
 """Columns of a table as cells, and values drawn inside cells.
 
-A category is a cell, and so is each whole number of a short range. Other numbers are cut at public
-edges, or at privately released ones (`sums.statistics`). Where a column may be missing, that
-is one more cell. Maps read one record at a time.
+A category is a cell, and so is each whole number of a short range. Other numbers are cut at
+privately released edges (`sums.statistics`) and at public powers of two. Where a column may be
+missing, that is one more cell. Maps read one record at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,17 @@ from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
+Tail = Callable[[Array], Array] | None  # quantiles of what lies in an end cell
 
 MAX_VALUES = 32  # whole numbers of so short a range have a cell each, also in pairs of columns
 MAX_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
 NARROW = 2.0**-30  # of its range: the width of a cell that stands for one value
 MAX_CATEGORIES = 64  # further categories share the last cell
 TAIL_HALVINGS, END_HALVINGS = 6, 3  # beyond the outermost cuts: towards the cut, and the end
+STANDS_OUT = 3.5  # standard deviations of the noise
+POWERS = 20  # of two, at which a range is cut
+# Of a fitted tail: its mass and cells at most, what a law errs by, and its likely shape.
+TAIL_MASS, TAIL_CELLS, MISFIT, LIKELY_SHAPE, SHAPE_SPREAD = 0.35, 3, 0.1, 0.45, 0.25
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class ColumnCells:
         """Return a public bound on its cells if ranges are halved so often."""
         if self.n_categories:
             return min(self.n_categories, MAX_CATEGORIES) + 1
-        n_cut = 2**levels + 4 + 2 * (TAIL_HALVINGS + END_HALVINGS)
+        n_cut = 2**levels + 4 + 2 * (TAIL_HALVINGS + END_HALVINGS + POWERS)
         return (n_cut if self.edges is None else len(self.edges) - 1) + 1
 
     def with_values(self, most: int) -> ColumnCells:
@@ -155,6 +159,11 @@ class TableCells:
             tiny = 0.5 if column.is_whole else width * NARROW / 2
             ends = [column.lower + 2 * tiny, column.upper - 2 * tiny]
             ends += [-tiny, tiny] * (ends[0] < 0 < ends[1])
+            # Powers of two, away from zero: whatever the range, some cell is not far too wide.
+            powers = np.outer([column.lower, column.upper], 0.5 ** np.arange(1, POWERS + 1))
+            powers = np.ceil(powers) - 0.5 if column.is_whole else powers
+            is_inside = (ends[0] < powers) & (powers < ends[1]) & (np.abs(powers) > tiny)
+            inner = np.concatenate([inner, powers[is_inside]])
             ascending = np.unique([column.lower, *inner, *ends, column.upper])
             edges.append(tuple(ascending.tolist()))
         return cls(tuple(columns), tuple(edges))
@@ -194,7 +203,7 @@ class TableCells:
         masses: Array,
         order: Array,
         generator: np.random.RandomState,
-        tails: Sequence[Callable[[Array], Array] | None] = (None, None),
+        tails: Sequence[Tail] = (None, None),
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Return a value inside each cell, a number or that of a category, and which are missing.
 
@@ -213,10 +222,10 @@ class TableCells:
                 values = np.where(known == last, MAX_CATEGORIES - 1 + others, values)
             return values, missing
         ends = np.array(edges)
-        by, sizes = np.lexsort((order, known)), np.bincount(known, minlength=last + 1)
-        rank = np.empty(len(known))
-        rank[by] = np.arange(len(known)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        share = (rank + generator.uniform(size=len(known))) / sizes[known]
+        by, sizes = np.lexsort((order, cells)), np.bincount(cells)  # missing rows apart
+        rank = np.empty(len(cells))
+        rank[by] = np.arange(len(cells)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        share = (rank + generator.uniform(size=len(cells))) / sizes[cells]
         lower, upper = ends[known], ends[known + 1]
         mass = np.maximum(masses[: last + 1], 0.0) + 1e-9
         tilt = _tilts(mass, ends, is_whole=each.is_whole)[known]
@@ -226,7 +235,7 @@ class TableCells:
         down = np.log(np.maximum(1 - share + share * rest, 1e-300)) / safe
         inside = np.where(small, share, np.where(safe > 0, up, down))
         values = lower + inside * (upper - lower)
-        for place, tail in ((last, tails[0]), (0, tails[1])):
+        for place, tail in ((0, tails[0]), (last, tails[1])):
             is_end = known == place
             if tail is not None and is_end.any():
                 values[is_end] = tail(share[is_end] if place == 0 else 1 - share[is_end])
@@ -286,54 +295,62 @@ def _slope_of(ratio: Array) -> Array:
 
 
 def fitted_tail(
-    mass: Array, ends: Array, sign: float, fine: Array, counts: Array, noise: float
-) -> Callable[[Array], Array] | None:
-    """Return the quantile function of an end cell: a generalised Pareto law, within the range.
+    counts: Array,
+    ends: Array,
+    fine: Array,
+    fine_counts: Array,
+    variances: Array,
+    noise: float,
+    *,
+    is_whole: bool,
+) -> tuple[float, Callable[[Array], Array]] | None:
+    """Fit generalised Pareto laws to the last cell of a column and up to three cells before it.
 
-    Expected are the scale and the shape that the quantiles at its mass p, at 2p and at 4p show
-    (Pickands 1975), if they can; the noisy counts of the fine cells that were joined to the end
-    cell, between edges `fine`, correct both.
+    `counts` of the cells between `ends` have noise of these `variances`; `fine_counts`, each with
+    this `noise`, are those inside the last cell, between `fine`. In a left tail, ends descend.
+    Returns the expected count of the last cell and its quantiles under the laws, each as likely as
+    the counts make it, or None where the cell stands for one value.
     """
-    shares = mass / mass.sum()
-    if sign < 0:
-        shares, ends, fine, counts = shares[::-1], ends[::-1], fine[::-1], counts[::-1]
-    cut, width, p = float(ends[-2]), abs(float(ends[-1] - ends[0])), float(shares[-1])
-    longest = abs(float(ends[-1]) - cut)
-    if longest < 4 * NARROW * width:
+    last, width = len(counts) - 1, abs(float(ends[-1] - ends[0]))
+    cut, longest = float(ends[-2]), abs(float(ends[-1] - ends[-2]))
+    if longest < max(4 * NARROW * width, 1.5 * is_whole):
         return None
-    above = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
-    at = np.interp([2 * p, 4 * p], above[::-1], ends[::-1])
-    near, far = abs(cut - at[0]), abs(at[0] - at[1])
-    if 8 * p <= 1 - shares.max() and min(near, far) >= 1e-6 * width:
-        shape = min(max(math.log2(near / far), -0.5), 0.5)
-        shape = shape if abs(shape) >= 1e-3 else 1e-3
-        scale, doubt = shape * near / (1 - 2.0**-shape), 0.4
-    elif len(counts) > 1:
-        shape, scale, doubt = 1e-3, longest / 4, 1.5
-    else:
-        return None
-    shapes = np.linspace(-0.5, 1.0, 16)[:, None, None] - shape % 0.1
-    shapes = np.where(np.abs(shapes) < 1e-3, 1e-3, shapes)
-    scales = scale * np.exp(doubt * np.linspace(-2.5, 2.5, 31))[:, None]
-
-    def beyond(shape: Any, scale: Any, away: Any) -> Any:
-        return np.maximum(1 + shape * away / scale, 1e-12) ** (-1 / shape)
-
-    law = 1 - beyond(shapes, scales, np.abs(fine - cut))
-    total = max(float(counts.sum()), noise)
-    expected = total * np.diff(law / np.maximum(law[..., -1:], 1e-12), axis=-1)
-    misfit = np.square(counts - expected) / (noise**2 + np.maximum(expected, 1))
-    misfit = misfit.sum(axis=-1) + np.square((shapes - shape) / 0.25)[..., 0]
-    misfit += np.square(np.log(scales / scale) / doubt)[:, 0]
-    i, j = np.unravel_index(np.argmin(misfit), misfit.shape)
-    shape, scale = float(shapes[i, 0, 0]), float(scales[j, 0])
-    least = float(beyond(shape, scale, longest))  # beyond the range
+    above = np.cumsum(np.maximum(counts, 0.0)[::-1])[::-1]
+    is_tail = above <= TAIL_MASS * above[0]
+    start = last
+    while start > max(last - TAIL_CELLS, 1) and is_tail[start - 1]:
+        start -= 1
+    away = np.abs(np.concatenate([ends[start:-1], fine[1:]]) - ends[start])
+    seen = np.concatenate([counts[start:-1], fine_counts])
+    blur = np.concatenate([variances[start:-1], np.full(len(fine_counts), noise**2)])
+    blur = blur + np.maximum(seen, 1.0) + (MISFIT * np.maximum(seen, 0.0)) ** 2
+    shapes = np.arange(-0.9, 1.05, 0.1)[:, None, None] + 1e-3
+    unit = away[last - start]
+    least, most = (unit / 20, unit * 20) if start < last else (float(away[1]), longest)
+    scales = np.geomspace(least, most, 31)[:, None]
+    beyond = np.maximum(1 + shapes * away / scales, 1e-12) ** (-1 / shapes)
+    law = -np.diff(beyond, axis=-1) + 1e-12
+    total = np.maximum((law * seen / blur).sum(axis=-1) / (law**2 / blur).sum(axis=-1), 0.0)
+    misfit = (np.square(seen - total[..., None] * law) / blur).sum(axis=-1)
+    misfit += np.square((shapes[..., 0] - LIKELY_SHAPE) / SHAPE_SPREAD)
+    chances = np.exp((misfit.min() - misfit) / 2)
+    chances /= chances.sum()
+    here, at_end = beyond[..., last - start], beyond[..., -1]
+    inside = total * (here - at_end)
+    mass = float((chances * inside).sum())
+    is_clear = counts[last] >= STANDS_OUT * math.sqrt(variances[last])
+    # Expected shares of the cell beyond points on a grid
+    far = longest * np.concatenate([[0.0], np.geomspace(1e-6, 1, 100)])
+    points = away[last - start] + far
+    laws = np.maximum(1 + shapes * points / scales, 1e-12) ** (-1 / shapes) - at_end[..., None]
+    left = np.tensordot(chances * total, laws, 2) / max(mass, 1e-12)
+    sign = math.copysign(1.0, float(ends[-1] - ends[-2]))
 
     def quantile(gone: Array) -> Array:
-        away = scale * ((least + (1 - least) * gone) ** -shape - 1) / shape
-        return np.asarray(cut + sign * np.clip(away, 0.0, longest))
+        return np.asarray(cut + sign * np.interp(gone, left[::-1], far[::-1]))
 
-    return quantile
+    # Noise alone is no tail beyond a cell that holds nearly all
+    return (mass if start < last or is_clear else 0.0), quantile
 
 
 @dataclass(frozen=True)

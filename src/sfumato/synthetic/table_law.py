@@ -22,7 +22,7 @@ the counts of all released pairs by class. Inside its class a numeric target fol
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -44,10 +44,12 @@ from sfumato.synthetic.cells import (
     MAX_CATEGORIES,
     MAX_FINE_VALUES,
     MAX_VALUES,
+    STANDS_OUT,
     CellLookup,
     CellPlaces,
     ColumnCells,
     TableCells,
+    Tail,
     fitted_tail,
 )
 from sfumato.tables.schema import TableBounds
@@ -64,10 +66,10 @@ MAX_LEVELS, MIN_LEVELS = 7, 3
 ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
 PAIR_DRAWS = 3  # of the counts of pairs; or one of each other release but the cuts
 PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are released
-STANDS_OUT = 3.0  # standard deviations of the noise
 FEW_CELLS = 8  # of a column: none of them is joined
 MIN_TARGET_CLASSES, MAX_TARGET_CLASSES, TARGET_GROUPS = 4, 16, 4  # of a numeric target; in pairs
 MAX_SIDE, MIN_GROUP_CELLS = 16, 25  # cells of a column in pairs; of a pair in each class
+TAIL_DOUBT = 0.2  # what the fitted mass of a tail errs by
 MAX_SCORE, SPREAD = 2.5, 2.0  # of a normal score; of squared lengths about their expectation
 HERMITE = 8
 FEW_FACTORS, CLEAR = 2, 3.0  # of what a copula misses in a pair; noises that weights follow
@@ -302,18 +304,47 @@ class TableLaw:
         self.n_rows = released["n_rows"] or max(1, round(float(total)))
         # Cells that stand out; [J] joins neighbours, post-processing of released counts
         self.joins: list[Codes] = []
+        self.blur: list[Array] = []  # variances of the counts of joined cells
+        self.tails: list[list[Tail]] = []  # of the first and the last cell
         self.margins: list[Array] = []
         edges: list[tuple[float, ...] | None] = list(fine.edges)
         for i, table in enumerate(tables):
             join, last = np.arange(len(table)), len(table) - fine.columns[i].may_be_missing
             about, noise = fine.edges[i], self.fine_noise[i]
             if about is not None and (last > FEW_CELLS or i == target) and noise > 0:
-                starts = cells_that_stand_out(table[:last], noise, np.diff(about))
+                starts = cells_that_stand_out(table[:last], noise)
                 edges[i] = (*(about[k] for k in starts), about[-1])
                 join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
                 join[last:] = len(starts)  # of missing
+            counts = np.asarray(np.bincount(join, table), dtype=np.float64)
+            blur = np.asarray(np.bincount(join) * noise**2, dtype=np.float64)
+            tails: list[Tail] = [None, None]
+            joined = edges[i]
+            if about is not None and joined is not None and len(joined) > 2:
+                cuts, size = np.array(about), len(joined) - 1
+                for place, step in ((0, -1), (size - 1, 1)):
+                    here = np.flatnonzero(join[:last] == place)
+                    tail = fitted_tail(
+                        counts[:size][::step],
+                        np.array(joined)[::step],
+                        cuts[here[0] : here[-1] + 2][::step],
+                        table[here][::step],
+                        blur[:size][::step],
+                        noise,
+                        is_whole=fine.columns[i].is_whole,
+                    )
+                    if tail is None:
+                        continue
+                    # The law and the count both tell the mass, if they are near
+                    mass, tails[place > 0] = tail
+                    away, error = mass - counts[place], blur[place]
+                    doubt = max((TAIL_DOUBT * mass) ** 2 + 1, away**2 - 4 * error)
+                    counts[place] += away * error / (error + doubt)
+                    blur[place] = error * doubt / (error + doubt)
+            self.tails.append(tails)
             self.joins.append(join)
-            self.margins.append(nearest_masses(np.bincount(join, table) / self.n_rows))
+            self.blur.append(blur)
+            self.margins.append(nearest_masses(counts / self.n_rows))
         self.cells = TableCells(fine.columns, tuple(edges))
         # Classes, and what cells are joined to by class
         room = self.n_rows / (4 * max(self.noise, 1e-9))
@@ -336,11 +367,11 @@ class TableLaw:
         self.shares = nearest_masses(weights @ totals / weights.sum() / self.n_rows)
         for i, part, table in zip(self.features, self.parts, self.class_counts, strict=True):
             # Both releases tell the mass of a part: a mean by precision
-            n_fine, margin, noise = np.bincount(self.joins[i]), self.margins[i], self.fine_noise[i]
-            one, other = np.bincount(part, n_fine) * noise**2, self.n_classes * self.noise**2
+            margin, blur = self.margins[i], self.blur[i]
+            one, other = np.bincount(part, blur), self.n_classes * self.noise**2
             away = table.sum(axis=1) / self.n_rows - np.bincount(part, margin)
-            moved = away * noise**2 / np.maximum(one + other, 1e-300)
-            self.margins[i] = nearest_masses(margin + moved[part] * n_fine)
+            moved = away / np.maximum(one + other, 1e-300)
+            self.margins[i] = nearest_masses(margin + moved[part] * blur)
 
     def _parts(self, column: int, most: int) -> Codes:
         """Join the cells of a column of numbers to that many parts; missing is one of its own."""
@@ -764,11 +795,9 @@ class TableLaw:
             at = self.coarse[i][cells[:, i]] * columns + self.coarse[j][cells[:, j]]
             at = at * self.n_groups + groups
             made = np.bincount(at, minlength=table.size) / n_pool
-            away = table.ravel() / self.n_rows - made
-            shape = (rows, columns * self.n_groups)
-            rank, low = _low_rank(away.reshape(shape), noise)
-            if rank > 1:
-                low = _shrunk(away, CLEAR * noise)
+            away = (table.ravel() / self.n_rows - made).reshape(rows, -1)
+            low = _low_rank(away, noise)[1]  # a few factors, and cells that stand out beside them
+            low = low + _shrunk(away - low, CLEAR * noise)
             wanted.append((at, np.maximum(made + low.ravel(), 0.02 * made)))
         for part, column in zip(self.parts, cells.T, strict=True):  # these stay
             at = part[column] * self.n_classes + classes
@@ -837,25 +866,10 @@ class TableLaw:
         found = []
         for i in range(self.cells.width):
             order = gaussians[:, [j for j, _ in self.latents].index(i)]
-            about = i, cells[:, i], self.margins[i], order, generator, self._tails(i)
+            about = i, cells[:, i], self.margins[i], order, generator, self.tails[i]
             drawn, missing = self.cells.draw(*about)
             found.append(np.where(missing, np.nan, drawn))
         return np.column_stack(found)
-
-    def _tails(self, i: int) -> list[Callable[[Array], Array] | None]:
-        """Return the laws in the last and in the first cell of a column of numbers."""
-        ends, fine = self.cells.edges[i], self.fine.edges[i]
-        if ends is None or fine is None or len(ends) < 3:
-            return [None, None]
-        found: list[Callable[[Array], Array] | None] = []
-        last, edges = len(ends) - 1, np.array(fine)
-        mass = np.maximum(self.margins[i][:last], 0.0) + 1e-9
-        for place, sign in ((last - 1, 1.0), (0, -1.0)):
-            is_here = (edges >= ends[place]) & (edges <= ends[place + 1])
-            counts = self.tables[i][: len(fine) - 1][is_here[:-1] & is_here[1:]]
-            about = np.array(ends), sign, edges[is_here], counts, self.fine_noise[i]
-            found.append(fitted_tail(mass, *about))
-        return found
 
 
 def nearest_masses(shares: Array) -> Array:
@@ -899,35 +913,19 @@ def level(cells: Codes, masses: Array, generator: np.random.RandomState) -> None
     cells[generator.permutation(gone)] = np.repeat(np.arange(len(owed)), np.maximum(owed, 0))
 
 
-def cells_that_stand_out(counts: Array, noise: float, widths: Array) -> list[int]:
+def cells_that_stand_out(counts: Array, noise: float) -> list[int]:
     """Return where cells begin once those that do not stand out from the noise are joined.
 
-    A count that stands out stays alone; others join their neighbours until they do together. What
-    still does not, at an end, joins its neighbour, unless that is one value next to a long range.
+    A count that stands out stays alone; others join their neighbours until they do together.
     """
-    parts: list[tuple[int, float, int, float]] = []  # start, count, cells, width
+    parts: list[tuple[int, float, int]] = []  # start, count, cells
     least = STANDS_OUT * noise
-    for i, (count, width) in enumerate(zip(counts.tolist(), widths.tolist(), strict=True)):
-        is_open = bool(parts) and parts[-1][1] < least * math.sqrt(parts[-1][2])
-        if count < least and is_open:
-            start, total, size, wide = parts.pop()
-            parts.append((start, total + count, size + 1, wide + width))
+    for i, count in enumerate(counts.tolist()):
+        if count < least and parts and parts[-1][1] < least * math.sqrt(parts[-1][2]):
+            start, total, size = parts.pop()
+            parts.append((start, total + count, size + 1))
         else:
-            parts.append((i, count, 1, width))
-    j = 0
-    while j < len(parts):
-        _, count, size, width = parts[j]
-        near = [k for k in (j - 1, j + 1) if 0 <= k < len(parts) and 8 * parts[k][3] >= width]
-        near = near if j in (0, len(parts) - 1) else []
-        if count >= least * math.sqrt(size) or not near:
-            j += 1
-            continue
-        k = min(near, key=lambda k: max(parts[k][1], 0.0) / parts[k][3])
-        one, two = parts[min(j, k)], parts[max(j, k)]
-        parts[min(j, k) : max(j, k) + 1] = [
-            (one[0], one[1] + two[1], one[2] + two[2], one[3] + two[3])
-        ]
-        j = max(min(j, k) - 1, 0)
+            parts.append((i, count, 1))
     return [start for start, *_ in parts]
 
 
