@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import json
 import re
 import secrets
@@ -171,7 +172,7 @@ def verb(
 
         @functools.wraps(function)
         async def answer(*positional: Any, call: Asked, **named: Any) -> Any:
-            if asyncio.iscoroutinefunction(function):
+            if inspect.iscoroutinefunction(function):
                 return shown(call, await function(*positional, call=call, **named))
 
             def work() -> Any:  # one turn of one thread
