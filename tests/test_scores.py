@@ -25,7 +25,6 @@ from sfumato import (
     release_score,
 )
 from sfumato.exceptions import (
-    BudgetExceededError,
     InvalidInputError,
     MissingBoundsError,
     UnprotectedScoreWarning,
@@ -64,18 +63,6 @@ def test_there_may_be_no_row_where_their_number_is_secret(kind: str) -> None:
     assert found.value <= 1
     with pytest.raises(InvalidInputError, match="no records"):
         release_score(model, X[:0], y[:0], **told)
-
-
-def test_a_score_is_charged_before_it_is_drawn(tmp_path) -> None:
-    X, y = rows()
-    model = LogisticRegression().fit(X, y)
-    ledger = Ledger(tmp_path / "l.db")
-    ledger.create("ward", epsilon=1.0, delta=1e-5)
-    ward = ledger.dataset("ward")
-    found = release_score(model, X, y, epsilon=0.6, ledger=ward)
-    assert found.guarantee.epsilon == pytest.approx(0.6)
-    with pytest.raises(BudgetExceededError):
-        release_score(model, X, y, epsilon=0.6, ledger=ward)
 
 
 def test_one_odd_label_makes_no_other_wrong() -> None:

@@ -58,17 +58,8 @@ def test_a_search_chooses_among_values_for_one_charge(bounds: Path) -> None:
 
 
 def test_a_model_is_scored_on_public_and_on_secret_rows(bounds: Path) -> None:
-    done(
-        "fit",
-        "patients.csv",
-        *GIVEN,
-        "--bounds",
-        bounds,
-        "-o",
-        "m.sfumato",
-        "--set",
-        "n_steps=20",
-    )
+    given = ("fit", "patients.csv", *GIVEN, "--bounds", bounds)
+    done(*given, "-o", "m.sfumato", "--set", "n_steps=20")
     public = json.loads(done("score", "m.sfumato", "patients.csv", "--json"))
     assert 0.4 < public["accuracy"] <= 1
     assert "auc" in public

@@ -107,8 +107,7 @@ def test_blocks_do_not_matter_and_neither_does_the_last_end_of_line(
     source.path.write_bytes(source.path.read_bytes()[:-1])
     assert rows_of(source) == whole
     source.path.write_bytes(codecs.BOM_UTF8 + source.path.read_bytes())
-    text = lines.TextFormat(encoding="cp1252")  # a mark of UTF-8 goes before what is declared
-    for declared in (None, text):
+    for declared in (None, lines.TextFormat(encoding="cp1252")):  # the mark goes before it
         assert rows_of(TableFile(source.path, TYPES, declared)) == whole
 
 

@@ -138,8 +138,6 @@ def test_a_sentinel_of_a_target_is_no_number(tmp_path: Path) -> None:
     other = bounds.with_target("stay")
     assert other.columns[-1].sentinels == (-999,)
     assert other.with_target("age").target.sentinels == (-999,)
-    bounds.write(tmp_path / "bounds.toml")
-    assert TableBounds.read(tmp_path / "bounds.toml") == bounds
 
 
 def test_spellings_sentinels_and_codes(tmp_path: Path) -> None:
