@@ -35,23 +35,10 @@ pages = pytest.importorskip("benchmarks.reproductions")
 
 # What each paper numbers, and up to which number, or which numbers.
 ITEMS = {
-    "kahm": {
-        "Definition": 15,
-        "Theorem": 6,
-        "Result": 1,
-        "Remark": 7,
-        "Algorithm": 1,
-        "Table": 11,
-        "Figure": 17,
-    },
-    "cdmma": {
-        "Definition": 17,
-        "Result": 2,
-        "Remark": 1,
-        "Algorithm": 6,
-        "Table": 16,
-        "Figure": 6,
-    },
+    "kahm": {"Definition": 15, "Theorem": 6, "Result": 1, "Remark": 7}
+    | {"Algorithm": 1, "Table": 11, "Figure": 17},
+    "cdmma": {"Definition": 17, "Result": 2, "Remark": 1}
+    | {"Algorithm": 6, "Table": 16, "Figure": 6},
     "functions": {"Definition": [1, 10], "Lemma": [2], "Proposition": range(3, 9), "Figure": 3}
     | {"Corollary": [9], "Remark": 2, "Section": ["3.2", "4.1", "4.2", "4.3", "5"]},
     "large-margin": {"Definition": 1, "Theorem": 3, "Lemma": 4, "Equation": 8, "Section": [3]},
