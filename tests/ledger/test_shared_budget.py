@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,11 +120,11 @@ def test_a_changed_sum_is_found(tmp_path: Path) -> None:
     shared = SharedBudget.create(Ledger(path), "patients", epsilon=1.0, delta=0.0)
     shared.set_quota("ada", epsilon=0.6)
     pay(shared, 0.5, "ada")
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE sfumato_filters SET amount = '0' WHERE holder = 'ada'")
     with pytest.raises(LedgerTamperedError, match="ada"):
         shared.verify()
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE sfumato_filters SET amount = '3/10' WHERE holder = 'ada'")
     with pytest.raises(LedgerTamperedError, match="ada"):
         shared.verify()

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ def test_the_audit_log_is_a_chain(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.open()
     assert house.call("uwe", "GET", "/audit")["checked"]["audit_head"]
-    with sqlite3.connect(house.settings.store_address) as database:
+    with closing(sqlite3.connect(house.settings.store_address)) as database, database:
         database.execute("UPDATE service_audit SET person = 'eve' WHERE position = 2")
     headers = {"Authorization": f"Bearer {house.tokens['uwe']}"}
     answer = house.request("GET", f"{API}/audit", headers=headers)

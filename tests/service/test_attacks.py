@@ -202,7 +202,7 @@ def test_the_inbox_has_the_oldest_request_too(fresh: House) -> None:
     waiting = fresh.done(epsilon=3.5)
     record = json.dumps({**waiting, "state": None})
     rows = [("job", f"n{n}", "patients", "ada", "failed", "9", record) for n in range(1001)]
-    with sqlite3.connect(fresh.settings.store_address) as database:
+    with closing(sqlite3.connect(fresh.settings.store_address)) as database, database:
         database.executemany(
             "INSERT INTO service_records (kind, id, dataset, person, state, created, record) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",

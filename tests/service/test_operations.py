@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -85,7 +86,7 @@ def test_an_older_ledger_is_refused_at_the_start(tmp_path: Path) -> None:
 
 
 def test_a_store_of_another_version_is_refused(fresh: House) -> None:
-    with sqlite3.connect(fresh.settings.store_address) as database:
+    with closing(sqlite3.connect(fresh.settings.store_address)) as database, database:
         database.execute("UPDATE service_about SET format = 99")
     with pytest.raises(Exception, match="has format 99"):
         Store(fresh.settings.store_address).prepare()
