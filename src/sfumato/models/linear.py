@@ -85,7 +85,7 @@ HIDDEN = 16.0  # times what noise could hide on an axis: more is an error of the
 # diamonds and doctor contacts.
 TARGET_NOISE = 0.4  # spreads of the target by which noise alone moves the score of a unit row
 MIN_SPREAD = 1e-6
-RESIDUAL_BITS = 8  # residuals are cut to multiples of 2**-8 spreads of the target
+RESIDUAL_BITS = 8  # of rows of 12 bits: not of persons bounded together, nor of parties
 STEEPEST = 8.0  # slope of the target over robust scores
 CAUTION = 9.0  # times the variance of the noise of a correction
 
@@ -477,19 +477,17 @@ class PrivateLinearRegressor(PrivateRegressor):
         found = TargetMoments(3 * budget.draw(moment, together), 3 * budget.noise(moment))
         white, steepest = found.whitened()
         beside = BesideTarget(into_ball, True, found.target, found.spread)
-        # Kept as 12 bits a number, unless persons are bounded together or parties told each map.
         is_alone = records.person is None and records.has_exact_sums
         learned = (
             records.mapped(beside).mapped(BesideTarget(white, True)).cache(in_singles=is_alone)
         )
-        bits = RESIDUAL_BITS if is_alone else ROW_BITS
 
         noise = budget.noise(gradient) / found.n_rows
         step = step_size(noise, n_steps, TARGET_NOISE, min(MAX_STEP / clip, 1 / steepest))
         descent = Descent((1, white.width), found.n_rows, n_steps, step)
         for _ in range(n_steps):
             at = ScoreWeights(descent.weights).rounded if is_alone else descent.weights
-            here = ResidualSum(clip, at, per_person, bits)
+            here = ResidualSum(clip, at, per_person, RESIDUAL_BITS if is_alone else ROW_BITS)
             descent.follow(budget.draw(gradient, learned, here))  # [G4] a gradient
         weights = descent.average  # weights of z and a level, in units of t
         level = found.target + found.spread * float(weights[0, -1]) * white.height
