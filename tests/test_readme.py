@@ -20,7 +20,6 @@ def test_the_quickstart_runs_and_ends_with_the_guarantee(tmp_path: Path) -> None
     shown = re.search(r"```text\n(right: .*?)```", README.read_text(), flags=re.DOTALL)
     assert shown is not None
     said, _, told = shown[1].partition("\n")
-    assert len(told) > 100
     assert promise.startswith(" ".join(told.split()).removesuffix("..."))
     # Fits differ by a point or so; by 6 points, a standard deviation of which is below one, never.
     assert abs(int(right[7:-1]) - int(said[7:-1])) <= 6

@@ -29,7 +29,6 @@ def test_the_newcomers_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert order[:4] == ["describe", "confirm", "fit", "predict"]
     assert order[-2:] == ["report", "certificate"]
     for words in path:
-        assert words[0] == "sfumato"
         if words[1] == "confirm":
             assert typed(*words[1:]).exit_code == 0
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -226,8 +227,6 @@ def test_tokens_are_stored_as_digests_and_found_nowhere(house: House) -> None:
 
 
 def test_the_audit_log_is_a_chain(tmp_path: Path) -> None:
-    import sqlite3
-
     house = House(tmp_path)
     house.open()
     assert house.call("uwe", "GET", "/audit")["checked"]["audit_head"]

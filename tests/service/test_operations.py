@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import socket
@@ -11,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -189,7 +188,7 @@ def test_half_open_connections_and_one_address_do_not_keep_others_out(tmp_path: 
 
     try:
         assert b"serves at" in process.stdout.readline()
-        with contextlib.ExitStack() as stack:
+        with ExitStack() as stack:
             address = ("127.0.0.1", port)
             held = [stack.enter_context(socket.create_connection(address)) for _ in range(230)]
             second = stack.enter_context(socket.create_connection(address, timeout=60))
