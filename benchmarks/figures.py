@@ -8,6 +8,7 @@ here once, with its figures taken from `benchmarks/results`.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -299,6 +300,15 @@ def hulls() -> Iterator[str]:
             f"| `{row['model']}` | {row['accuracy']:.4f} | {row['fit']['wall_s']:.1f} | "
             f"{row['predict']['wall_s']:.1f} | {digits:.4f} |"
         )
+    few, many = (one("speed", what="hulls, 10,000 predictions", n_rows=n) for n in (10**4, 10**5))
+    yield f"{few['cpu_s']:.1f} and {many['cpu_s']:.1f} CPU seconds at 10⁴ and 10⁵"
+    left = {(row["data"], row["way"]): row["left"] for row in kept("hulls_bounds")}
+    of = {row["data"]: row["of"] for row in kept("hulls_bounds")}
+    ways = ("MNIST", "ball"), ("MNIST", "polynomial 3"), ("MNIST", "leading")
+    shown = "of {} branches of other classes {}, {} and {} on MNIST"
+    yield shown.format(of["MNIST"], *(left[way] for way in ways))
+    normal = "20 normal columns"
+    yield f"{left[normal, 'ball']} and {left[normal, 'polynomial 3']} of {of[normal]} on normal"
 
 
 def mappings() -> Iterator[str]:
@@ -356,6 +366,13 @@ def functions() -> Iterator[str]:
         cells = [f"{row['kernel']:.3f} ({row['diffprivlib']:.3f})" for row in rows]
         last = one("functions_tables", data=data, epsilon="inf")["kernel"]
         yield f"| {title} rows | {' | '.join(cells)} | {last:.3f} |"
+    kernel, growth = "kernel classifier, 10 columns", []
+    for what in (kernel, f"{kernel}, λ = 0.001"):
+        times = [one("speed", what=what, n_rows=n)["cpu_s"] for n in (10**4, 10**5, 10**6)]
+        growth += [f"{math.log10(times[2] / times[0]) / 2:.2f}"]
+        if what == kernel:
+            yield "{:.2f}, {:.1f} and {:.0f} CPU seconds at 10⁴, 10⁵ and 10⁶".format(*times)
+    yield "as the power {} of the rows, at λ = 0.001 as {}".format(*growth)
 
 
 def charges() -> Iterator[str]:

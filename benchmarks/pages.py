@@ -93,6 +93,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "hulls_sizes": "the paper's Table 11",
             "hulls_oracle": "against the formulas as printed",
             "hulls_growth": "growth",
+            "hulls_bounds": "branches that a proved bound leaves",
         },
     ),
     "Membership mappings and transfer": (

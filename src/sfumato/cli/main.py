@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,7 +60,10 @@ class LateCommands(TyperGroup):
         module, _, name = COMMANDS[cmd_name].partition(":")
         if self.is_listing:
             return TyperCommand(cmd_name, help=_summary(module, name))
+        gc.disable()  # what is imported stays, so that looking for garbage in it is in vain
         found = getattr(import_module(f"sfumato.cli.{module}"), name)
+        gc.freeze()
+        gc.enable()
         group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
         if found is not group:
             group.command()(found)
