@@ -7,7 +7,6 @@ exception in the middle of that shows unreadable tracebacks.
 import gc
 import os
 import signal
-import sys
 from typing import Any, NoReturn
 
 
@@ -15,15 +14,14 @@ def main() -> None:
     """Run the command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell ignores it
         signal.signal(signal.SIGINT, _leave_at_once)
-    gc.set_threshold(100_000)  # imports make many objects, and all of them stay
+    gc.disable()  # until a command is imported: none of its many objects is garbage
     from sfumato.cli.main import app
 
     app(prog_name="sfumato")
 
 
 def _leave_at_once(*_: Any) -> NoReturn:
-    sys.stderr.write("sfumato: interrupted; nothing was charged and no output was written.\n")
-    sys.stderr.flush()
+    os.write(2, b"sfumato: interrupted; nothing was charged and no output was written.\n")
     os._exit(130)
 
 

@@ -118,9 +118,8 @@ def predict(
     loaded, new = load(model), Counter[str]()
     with progress_bar(f"predicting {table}"):
         source = table_for(loaded, table, **options.reading_from(reading))
-        kept = tuple(keep or ())
         found = predict_table(
-            loaded, source, probabilities=probabilities, keep=kept, new_categories=new
+            loaded, source, probabilities=probabilities, keep=tuple(keep or ()), new_categories=new
         )
     write_table(found, output)
     if as_json:
@@ -128,8 +127,7 @@ def predict(
         print_json({**told, "new_categories": dict(new)})
         return
     print_lines(f"{output}: {len(found)} predictions.")
-    target = loaded.bounds.target
-    if target is not None and target.name in (keep or ()):
+    if (target := loaded.bounds.target) is not None and target.name in (keep or ()):
         measured = measure(loaded, *target_rows(loaded, source))
         print_lines(*(f"{name}: {value:.4g}" for name, value in measured.items()))
     for name, count in new.items():

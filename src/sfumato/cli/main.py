@@ -60,7 +60,6 @@ class LateCommands(TyperGroup):
         module, _, name = COMMANDS[cmd_name].partition(":")
         if self.is_listing:
             return TyperCommand(cmd_name, help=_summary(module, name))
-        gc.disable()  # what is imported stays, so that looking for garbage in it is in vain
         found = getattr(import_module(f"sfumato.cli.{module}"), name)
         gc.freeze()
         gc.enable()
