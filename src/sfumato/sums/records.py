@@ -273,6 +273,8 @@ class Records(ABC):
                     continue
                 on_grid = cut_inside(rows, bits, width)
                 if not is_foreign_array(on_grid):
+                    if self.person is not None:  # [J3] others' terms are computed as without it
+                        on_grid[codes < 0] = 0.0
                     waiting.append((on_grid.astype(np.float32), codes))
                     if self.person is not None or sum(len(c) for _, c in waiting) >= HELD_ROWS:
                         yield together(size)
@@ -333,10 +335,8 @@ class Records(ABC):
             if size is None:
                 rows, codes = rows[~unknown], codes[~unknown]
             else:  # among the others of a person: a row of zeros, with one of their classes
-                kept, rows = rows, _readable(rows, SecondMoment(self.width))
-                rows = np.where(unknown[:, None], 0.0, rows)
-                if isinstance(kept, Float32Rows):  # others' terms are computed as without it
-                    rows = kept.of(rows, kept.beside)
+                if not isinstance(rows, Float32Rows):  # which are kept so
+                    rows = np.where(unknown[:, None], 0.0, rows)
                 others = np.repeat(codes.reshape(-1, size).max(axis=1), size)
                 codes = np.where(unknown, np.maximum(others, 0), codes)
         if statistic.in_ball > self._in_ball:
