@@ -163,6 +163,7 @@ def test_rows_of_single_precision_give_the_same_bits_as_doubles(name):
 
 BLOCKS = {  # made small, so that what is left grows with the rows
     "sums.records.CACHED_ROWS": 64,
+    "sums.records.HELD_ROWS": 256,
     "papers.large_margin.private.BLOCK": 64,
     "models.solvers.BLOCK": 2**12,
     "models.solvers.KEPT": 0,

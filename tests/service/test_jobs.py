@@ -307,7 +307,7 @@ def test_a_total_is_never_changed_and_a_quota_is(fresh: House) -> None:
     fresh.open(epsilon=2.0)
     fresh.datasets["patients"] |= {"epsilon": 50.0}
     fresh.declare()
-    assert "for good" in fresh.office.sync()[0]
+    assert "cannot change" in fresh.office.sync()[0]
     fresh.datasets["patients"] |= {"epsilon": 2.0, "quotas": {"ada": 0.1}}
     fresh.declare()
     assert fresh.done(epsilon=0.5)["state"] == "refused"

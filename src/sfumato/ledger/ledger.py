@@ -63,7 +63,7 @@ class Ledger:
     >>> from sfumato.ledger.ledger import Ledger
     >>> from sfumato.privacy.events import PureEvent
     >>> ledger = Ledger()
-    >>> patients = ledger.create("patients", epsilon=1.0)
+    >>> patients = ledger.create("patients", epsilon=1.0, delta=0.0)
     >>> for epsilon in (0.1, 0.9):
     ...     _ = patients.charge(PureEvent(epsilon))
     >>> patients.spent(), patients.left()

@@ -391,7 +391,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             model.fit(X, y)
             model.set_params(**{f"{prefix}ledger": None})
             # There may be no rows where their number is secret.
-            column = row_scores(model, X, y) if len(X) else np.empty((0, 2))
+            column = row_scores(model, X, y) if count_rows(X) else np.empty((0, 2))
             records = score_records(column, private, X)
             total, half = records.release(ScoreSum(), score_noise, receipt).tolist()
             known, number = max(2 * half, 1.0), records.public_rows
@@ -489,7 +489,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 f"{type(private).__name__} has no labels or targets by which runs can be scored."
             )
-        moved = score_records(np.zeros((len(X), 2)), private, X).sensitivity(ScoreSum())
+        moved = score_records(np.zeros((count_rows(X), 2)), private, X).sensitivity(ScoreSum())
         settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
         # Who a person is, and how many rows they have, is part of the promise.
         fixed = FIXED if private.protected_unit is not Unit.PERSON else (*FIXED, "bounds")
@@ -601,3 +601,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     predict_proba = _of_winner("predict_proba", "Return class probabilities.", "ndarray")
     decision_function = _of_winner("decision_function", "Return scores of classes.", "ndarray")
     score = _of_winner("score", "Score the winner on public rows, without privacy.", "float")
+
+
+def count_rows(X: Any) -> int:
+    """Return how many rows a table has, or what NumPy makes an array of."""
+    return len(X if hasattr(X, "__len__") else np.asarray(X))

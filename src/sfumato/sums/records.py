@@ -260,7 +260,7 @@ class Records(ABC):
             nonlocal n_held
             n_held += rows.size
             if in_singles:
-                rows = Float32Rows.of(rows[:, :width], rows[:, width:])
+                rows = Float32Rows.of(rows[:, :width], rows[:, width:].copy())
                 rows = rows if n_held <= FAST_NUMBERS else rows.packed()
             return rows, codes, size
 
