@@ -34,6 +34,7 @@ STANDS_OUT = 3.5  # standard deviations of the noise
 POWERS = 20  # of two, at which a range is cut
 # Of a fitted tail: its mass and cells at most, what a law errs by, and its likely shape.
 TAIL_MASS, TAIL_CELLS, MISFIT, LIKELY_SHAPE, SHAPE_SPREAD = 0.35, 3, 0.1, 0.45, 0.25
+TARGET_SHAPE = -0.1  # of a target: one too long spoils regressions on made rows
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,7 @@ def fitted_tail(
     noise: float,
     *,
     is_whole: bool,
+    likely_shape: float = LIKELY_SHAPE,
 ) -> tuple[float, Callable[[Array], Array]] | None:
     """Fit generalised Pareto laws to the last cell of a column and up to three cells before it.
 
@@ -332,7 +334,7 @@ def fitted_tail(
     law = -np.diff(beyond, axis=-1) + 1e-12
     total = np.maximum((law * seen / blur).sum(axis=-1) / (law**2 / blur).sum(axis=-1), 0.0)
     misfit = (np.square(seen - total[..., None] * law) / blur).sum(axis=-1)
-    misfit += np.square((shapes[..., 0] - LIKELY_SHAPE) / SHAPE_SPREAD)
+    misfit += np.square((shapes[..., 0] - likely_shape) / SHAPE_SPREAD)
     chances = np.exp((misfit.min() - misfit) / 2)
     chances /= chances.sum()
     here, at_end = beyond[..., last - start], beyond[..., -1]

@@ -41,10 +41,12 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import CountTables, PlaceCounts, SecondMoment, Statistic
 from sfumato.synthetic.cells import (
+    LIKELY_SHAPE,
     MAX_CATEGORIES,
     MAX_FINE_VALUES,
     MAX_VALUES,
     STANDS_OUT,
+    TARGET_SHAPE,
     CellLookup,
     CellPlaces,
     ColumnCells,
@@ -332,6 +334,7 @@ class TableLaw:
                         blur[:size][::step],
                         noise,
                         is_whole=fine.columns[i].is_whole,
+                        likely_shape=TARGET_SHAPE if i == target else LIKELY_SHAPE,
                     )
                     if tail is None:
                         continue
@@ -796,8 +799,11 @@ class TableLaw:
             at = at * self.n_groups + groups
             made = np.bincount(at, minlength=table.size) / n_pool
             away = (table.ravel() / self.n_rows - made).reshape(rows, -1)
-            low = _low_rank(away, noise)[1]  # a few factors, and cells that stand out beside them
-            low = low + _shrunk(away - low, CLEAR * noise)
+            rank, low = _low_rank(away, noise)
+            if self.target is None:  # a few factors, and cells that stand out beside them
+                low = low + _shrunk(away - low, CLEAR * noise)
+            elif rank > 1:  # groups of a numeric target are small: one factor, or clear cells
+                low = _shrunk(away, CLEAR * noise)
             wanted.append((at, np.maximum(made + low.ravel(), 0.02 * made)))
         for part, column in zip(self.parts, cells.T, strict=True):  # these stay
             at = part[column] * self.n_classes + classes
