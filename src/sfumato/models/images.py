@@ -43,8 +43,7 @@ def known_features(value: Any, place: str, sizes: dict[str, int]) -> None:  # no
 
 def best_features(shape: tuple[int, int, int]) -> list[tuple[ImageFeatures, float]]:
     """Return the kinds of features "best" and their weights, whose squares add up to 1."""
-    n_scattered = 81 * -(-shape[0] // 4) * -(-shape[1] // 4) * shape[2]
-    n_scattered = min(SCATTERED[0], n_scattered)
+    n_scattered = min(SCATTERED[0], 81 * -(-shape[0] // 4) * -(-shape[1] // 4) * shape[2])
     kinds = [
         (ScatteringFeatures(shape, mirror="average", n_projected=n_scattered), SCATTERED[1]),
         (RandomPatchFeatures(shape, n_projected=PATCHED[0]), PATCHED[1]),

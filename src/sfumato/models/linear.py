@@ -478,9 +478,8 @@ class PrivateLinearRegressor(PrivateRegressor):
         white, steepest = found.whitened()
         beside = BesideTarget(into_ball, True, found.target, found.spread)
         is_alone = records.person is None and records.has_exact_sums
-        learned = (
-            records.mapped(beside).mapped(BesideTarget(white, True)).cache(in_singles=is_alone)
-        )
+        whitened = records.mapped(beside).mapped(BesideTarget(white, True))
+        learned = whitened.cache(in_singles=is_alone)
 
         noise = budget.noise(gradient) / found.n_rows
         step = step_size(noise, n_steps, TARGET_NOISE, min(MAX_STEP / clip, 1 / steepest))

@@ -604,5 +604,4 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
 
 def count_rows(X: Any) -> int:
-    """Return how many rows a table has, or what NumPy makes an array of."""
     return len(X if hasattr(X, "__len__") else np.asarray(X))
