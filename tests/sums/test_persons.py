@@ -311,16 +311,16 @@ def test_a_missing_label_of_another_changes_no_bit_of_a_shrinkage(
 ) -> None:
     """Of rows in single precision, whose products are kept, and others in double precision."""
     rows, codes = some_rows(60, 3)
-    ids, found, unit = np.repeat(np.arange(20), 3), [], PersonUnit(3)
-    shrinkage = PerPersonClip.shrinkage
-    monkeypatch.setattr(
-        PerPersonClip, "shrinkage", lambda *a: found.append(shrinkage(*a)) or found[-1]
-    )
-    statistic = GradientSum(
-        SoftmaxLoss(2), 1.0, np.full((1, WIDTH), 0.25), joined=PerPersonClip(unit, 0.05)
-    )
-    for known in (codes > 1, np.append(-1, codes[1:] > 1)):
-        records_of(rows, known.astype(np.intp), ids, unit).cache(in_singles=True)._sum(statistic)
+    ids, found, sums, unit = np.repeat(np.arange(20), 3), [], [], PersonUnit(3)
+    law = PerPersonClip.shrinkage
+    monkeypatch.setattr(PerPersonClip, "shrinkage", lambda *a: found.append(law(*a)) or found[-1])
+    joined = PerPersonClip(unit, 0.05)
+    statistic = GradientSum(SoftmaxLoss(2), 1.0, np.full((1, WIDTH), 0.25), joined=joined)
+    blank, known = rows * (np.arange(60) > 0)[:, None], (codes > 1).astype(np.intp)
+    for each, given in ((rows, known), (rows, np.append(-1, known[1:])), (blank, known)):
+        records = records_of(each, given, ids, unit).cache(in_singles=True)
+        sums.append(doubles(records._sum(statistic)))
+    np.testing.assert_array_equal(sums[1], sums[2])  # a row of no class is one of zeros
     np.testing.assert_array_equal(found[0][1:], found[1][1:])
 
 

@@ -570,9 +570,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 end = min(len(scores) + max(1, effective_n_jobs(self.n_jobs)), n_runs)
                 for done in map_in_parallel(run, choices[len(scores) : end], n_jobs=self.n_jobs):
                     guarantees.append(private_step(done[2])[1].guarantee_)
-                    if done[0] > max(
-                        scores, default=(-math.inf,)
-                    ):  # of equal ones the first counts
+                    if not scores or done[0] > max(scores):  # of equal ones the first counts
                         kept[len(scores)] = done
                     scores.append(done[0])
         n_counted = law.number() if self.constant_time else n_runs  # [V6] K, after all runs
