@@ -306,9 +306,7 @@ def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any
     assert summed[0] - terms[0] == pytest.approx(rounding * math.sqrt(plain.size), rel=1e-6)
 
 
-def test_a_missing_label_of_another_changes_no_bit_of_a_shrinkage(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_label_changes_no_bit_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows in single precision, whose products are kept, and others in double precision."""
     rows, codes = some_rows(60, 3)
     ids, found, sums, unit = np.repeat(np.arange(20), 3), [], [], PersonUnit(3)
