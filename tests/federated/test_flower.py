@@ -25,6 +25,7 @@ from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivatePCA, load,
 from sfumato.exceptions import FederationError
 from sfumato.federated import read_party, spread
 from sfumato.federated.flower import (
+    GridCarrier,
     answer_content,
     client_app,
     reply_from,
@@ -32,6 +33,7 @@ from sfumato.federated.flower import (
     server_app,
     to_content,
 )
+from sfumato.federated.messages import Reply, Request
 from sfumato.report.certificate import new_key
 from tests.federated.federations import write_party
 
@@ -143,6 +145,15 @@ def test_a_request_of_another_make_is_refused(tmp_path, digits, text) -> None:
     refusal = answer_content(party, RecordDict(records)).refusal
     assert refusal is not None
     assert "keeps to itself" not in refusal
+
+
+def test_a_node_does_not_answer_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [["a", "b"], ["b", "a"]]
+    said = lambda *_: dict(enumerate(map(Reply, names.pop(0))))  # noqa: E731
+    monkeypatch.setattr("sfumato.federated.flower.exchange", said)
+    hello, asked = Request("t", "sums.describe"), Request("t", "sums.release.0")
+    carrier = GridCarrier(LocalGrid(None, Path(), 2), hello, 1.0)
+    assert carrier.ask({"a": asked, "b": asked}) == {}
 
 
 # Secure sums -------------------------------------------------------------------------------------

@@ -131,6 +131,33 @@ class Losing:
 
 
 @pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        *(("facts", "width", "wide"), ("facts", "n_rows", np.nan), ("facts", "boxes", [])),
+        *(("facts", "boxes", {}), ("arrays", "released", np.inf), ("arrays", "released", 1e300)),
+    ],
+)
+def test_a_party_that_lies_ends_the_fit_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, name: str, value: Any
+) -> None:
+    """Found: the coordinator raised whatever its own code raises, most of it after the charge."""
+    *others, liar = parties_in(tmp_path, 3)
+    honest = liar.answer
+
+    def answer(request: Request) -> Reply:
+        reply = honest(request)
+        told = dict(getattr(reply, place))
+        if name in told:
+            told[name] = np.full_like(told[name], value) if place == "arrays" else value
+        return replace(reply, **{place: told})
+
+    monkeypatch.setattr(liar, "answer", answer)
+    trust = "secure" if name == "boxes" else "noisy"
+    with pytest.raises(FederationError):
+        MODEL.fit(Federation([*others, liar], bounds=BOUNDS, trust=trust, colluding=0))
+
+
+@pytest.mark.parametrize(
     "case", [("noisy", "sums.release.1"), ("secure", "sums.mask.1"), ("secure", "sums.reveal.1")]
 )
 def test_a_party_that_vanishes_is_left_out(case: tuple[str, str], tmp_path: Path) -> None:

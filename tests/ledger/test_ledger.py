@@ -23,7 +23,6 @@ from sfumato.exceptions import (
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.events import (
-    EntryEvent,
     Event,
     GaussianEvent,
     PureEvent,
@@ -71,13 +70,6 @@ def test_a_budget_is_set_once(path):
     with pytest.raises(InvalidInputError, match="never changed"):
         Ledger(path).create("rows", epsilon=2.0, delta=0.0)
     assert ledger.dataset("rows").total.epsilon == 1.0
-
-
-def test_entries_of_different_bounds_are_never_added_up(path):
-    budget = Ledger(path).create("rows", epsilon=3.0, unit="entry", delta=0.0)
-    budget.charge(EntryEvent(0.5, entry_bound=1.0), unit="entry")
-    with pytest.raises(InvalidInputError, match="do not compose"):
-        budget.charge(EntryEvent(0.5, entry_bound=2.0), unit="entry")
 
 
 def test_everything_is_there_after_reopening(path):
@@ -154,15 +146,6 @@ def test_the_refusal_says_spent_asked_left_and_survives_pickling():
         budget.charge(PureEvent(0.5))
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert (error.spent, error.asked, error.left) == (0.75, 0.5, 0.25)
-
-
-def test_a_refused_charge_leaves_no_line_and_a_smaller_one_fits():
-    ledger = Ledger()
-    budget = ledger.create("rows", epsilon=1.0, delta=0.0)
-    with pytest.raises(BudgetExceededError):
-        budget.charge(PureEvent(0.6), PureEvent(0.6))
-    assert (budget.events(), budget.spent()) == ((), 0.0)
-    budget.charge(PureEvent(0.6))
 
 
 @pytest.mark.parametrize("words", [{"unit": "entry"}, {"relation": "add_or_remove_one"}])

@@ -102,17 +102,6 @@ def test_a_checkpoint_of_other_charges_does_not_cover():
     assert added([GaussianEvent(9.0), LaplaceEvent(0.1)]).covers(total, DELTA)
 
 
-def test_no_charge_adds_nothing():
-    nothing = Spending.none(SCALE)
-    assert (nothing.epsilon, nothing.delta, nothing.mu_squared, nothing.rho) == (0, 0, 0, 0)
-    assert nothing.price(DELTA, 2.0) == 0.0
-    for event in KINDS:
-        one = Spending.of([event], SCALE)
-        for total in (nothing.plus(one, SCALE), one.plus(nothing, SCALE)):
-            for field in ("epsilon", "delta", "mu_squared", "rho"):
-                assert getattr(total, field) == getattr(one, field)
-
-
 def test_large_and_narrow_charges_are_priced_by_the_quickest_bound_that_holds():
     events = [LaplaceEvent(0.6)] * 6 + [PureEvent(0.4)]
     assert added(events, Scale.of(4.0, DELTA)).fits(epsilon_spent(events, DELTA), DELTA)

@@ -462,5 +462,3 @@ def test_gaussian_releases_together_are_one() -> None:
     for mu, delta in ((0.5, 1e-5), (3.0, 1e-9)):
         exact = epsilon_from_mu(mu, delta)
         assert exact <= epsilon_from_renyi(mu**2 / 2 * ORDERS, delta) <= 1.2 * exact
-    with pytest.raises(InvalidInputError, match="bracket"):
-        calibrate(lambda knob: [PureEvent(knob)], bracket=(0.0, 2.0), epsilon=1.0, delta=0.0)

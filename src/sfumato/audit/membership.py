@@ -123,17 +123,13 @@ class DensityDifference:
     n_samples: tuple[int, int]
 
 
-def density_difference(
-    a: ArrayLike, b: ArrayLike, *, n_centres: int = CENTRES, random_state: Any = 0
-) -> DensityDifference:
+def density_difference(a: ArrayLike, b: ArrayLike, *, random_state: Any = 0) -> DensityDifference:
     """Estimate ``integral (f_a - f_b)²`` from samples of both densities.
 
     Parameters
     ----------
     a, b : array-like of shape (n,) or (n, d)
         Samples, any number of them; at least 10 each.
-    n_centres : int, default=300
-        Most centres of the fit, drawn from both samples.
     random_state : int, RandomState or None, default=0
         For centres and folds.
 
@@ -146,8 +142,7 @@ def density_difference(
     -----
     Width and penalty are chosen by cross-validation in five folds. The estimate is corrected by
     the expectation of its own noise, ``trace((2A - AHA) Cov(h))`` with ``A = (H + pI)⁻¹``: without
-    it, equal densities would show a positive distance. The time grows with the number of samples
-    times `n_centres`.
+    it, equal densities would show a positive distance. Up to 300 samples are centres of the fit.
 
     References
     ----------
@@ -164,12 +159,10 @@ def density_difference(
     samples = [_samples("a", a), _samples("b", b)]
     if samples[0].shape[1] != samples[1].shape[1]:
         raise InvalidInputError("'a' and 'b' must have the same number of columns.")
-    if not n_centres >= 2:
-        raise InvalidInputError(f"'n_centres' must be at least 2. Got {n_centres} instead.")
     generator = check_random_state(random_state)
     # Centres from both samples alike, so that a small one is not lost in a large one
     chosen = [
-        each[generator.choice(len(each), min(len(each), n_centres // 2), replace=False)]
+        each[generator.choice(len(each), min(len(each), CENTRES // 2), replace=False)]
         for each in samples
     ]
     centres = np.unique(np.concatenate(chosen), axis=0)

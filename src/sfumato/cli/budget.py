@@ -10,7 +10,7 @@ from sfumato.cli.console import print_json, print_lines, print_table, remark
 from sfumato.cli.options import Json, NeighbourRelation
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.ledger import Ledger
-from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.privacy.guarantee import Relation, Unit, rounded_up
 
 budget_app = typer.Typer(
     help="Set, read and check privacy budgets. Exit codes: 2 user error, 3 refused or tampered.",
@@ -71,7 +71,7 @@ def show(
     else:
         rows = []
         for each in statements:
-            budget, figures = each.budget, (f"{each.spent:.5g}", f"{each.left:.5g}")
+            budget, figures = each.budget, (rounded_up(each.spent, 5), f"{each.left:.5g}")
             protects = f"{budget.unit}, {budget.relation}"
             total = f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"
             rows.append([protects, total, *figures, str(each.charges), each.head[:8], budget.name])
@@ -79,7 +79,12 @@ def show(
         print_table(titles, rows)
         for name, charges in past.items():
             rows = [
-                [c.time[:19], f"{c.epsilon:.4g}", c.by or "not stated", c.purpose or "not stated"]
+                [
+                    c.time[:19],
+                    rounded_up(c.epsilon, 4),
+                    c.by or "not stated",
+                    c.purpose or "not stated",
+                ]
                 for c in charges
             ]
             print_table(("time", "epsilon", "by", f"purpose ({name})"), rows)

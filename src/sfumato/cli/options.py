@@ -15,7 +15,7 @@ from sfumato.cli.console import print_json, print_lines, remark, watch
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.ledger import Ledger
-from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.privacy.guarantee import Relation, Unit, rounded_up
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import Column, TableBounds
@@ -228,9 +228,9 @@ def print_release(fitted: Any, output: Path, promise: PrivacyRequest, *, as_json
     if promise.delta != budget.delta and past:
         print_lines(
             f"Epsilon {promise.epsilon:g} at delta {promise.delta:g} counts as "
-            f"{past[-1].epsilon:.3g} at the budget's delta {budget.delta:g}."
+            f"{rounded_up(past[-1].epsilon, 3)} at the budget's delta {budget.delta:g}."
         )
     print_lines(
-        f"Ledger '{promise.ledger.name}': spent {statement.spent:.4g} of epsilon "
+        f"Ledger '{promise.ledger.name}': spent {rounded_up(statement.spent, 4)} of epsilon "
         f"{budget.epsilon:g} at delta {budget.delta:g}."
     )

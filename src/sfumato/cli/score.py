@@ -65,12 +65,10 @@ def score(
     )
     released = release_score(loaded, rows, truth, metric=metric, **vars(promise))
     if as_json:
-        record = {"metric": released.metric, "value": released.value}
-        record["deviation"] = released.deviation
+        record = {name: getattr(released, name) for name in ("metric", "value", "deviation")}
         print_json(record | {"guarantee": released.guarantee.to_dict()})
         return
-    deviation = f"{released.deviation:.2g}"
-    print_lines(f"{released.metric}: {released.value:.4g} (noise ± {deviation})")
+    print_lines(f"{released.metric}: {released.value:.4g} (noise ± {released.deviation:.2g})")
     print_lines(str(released.guarantee))
     if ledger is None:
         remark("No ledger was given: this release is not recorded.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -198,11 +199,11 @@ class Federation(RemoteRecords):
         self._shared = _Shared({}, {}, [])
         hello = describe_request(self.task, relation, trust, bounds)
         replies = self._ask(list(self._carrier.names), hello, may_miss=0)
-        widths = {int(reply.fact("width")) for reply in replies.values()}
+        widths = {reply.fact("width", int) for reply in replies.values()}
         if len(widths) != 1:
             raise FederationError(f"The parties have rows of different widths: {sorted(widths)}.")
         is_public = Relation(relation) is Relation.REPLACE_ONE
-        rows = {n: int(r.fact("n_rows")) if is_public else None for n, r in replies.items()}
+        rows = {n: r.fact("n_rows", int) if is_public else None for n, r in replies.items()}
         keys = {n: str(r.facts.get("key", "")) for n, r in replies.items()}
         self._shared = _Shared(rows, keys, sorted(replies))
         classes = None if labels is None else Bounds(labels=labels).clip_labels(())[1]
@@ -308,10 +309,9 @@ class Federation(RemoteRecords):
         receipt.charge(mechanism.event())
 
         def make() -> Reply:
-            if self.trust == "noisy":
-                total = self._noisy_total(run, number, settings, arrays, statistic)
-            else:
-                total = self._secure_total(run, number, settings, arrays, statistic, mechanism)
+            total_of = self._noisy_total if self.trust == "noisy" else self._secure_total
+            request = Request(run, f"sums.release.{number}", settings, arrays)
+            total = total_of(request, statistic, mechanism)
             return Reply("total", asdict(shared.rounds[-1]), {"total": total})
 
         # A secure sum is made once: its parties sign one list and reveal once. So that a
@@ -403,19 +403,17 @@ class Federation(RemoteRecords):
         return run
 
     def _noisy_total(
-        self,
-        run: str,
-        number: int,
-        settings: dict[str, Any],
-        arrays: dict[str, Any],
-        statistic: Statistic,
+        self, request: Request, statistic: Statistic, mechanism: GaussianMechanism
     ) -> NDArray[np.float64]:
-        request = Request(run, f"sums.release.{number}", settings, arrays)
         replies = self._ask(self._shared.active, request, may_miss=self.dropouts)
         shape = statistic.shape
         if statistic.is_symmetric:
             shape = (*shape[:-2], shape[-1] * (shape[-1] + 1) // 2)
         sums = [reply.array("released", shape) for reply in replies.values()]
+        most = statistic.max_term * self.max_rows + 50 * math.sqrt(mechanism.variance())
+        for name, each in zip(replies, sums, strict=True):
+            if np.abs(each).max(initial=0.0) > most:
+                raise FederationError(f"{name} sent numbers to which no records add up.")
         self._note(statistic, sums[0].size, replies, "its noisy sum")
         total = np.asarray(np.sum(sums, axis=0))  # post-processing of what everybody may see
         if not statistic.is_symmetric:
@@ -441,15 +439,11 @@ class Federation(RemoteRecords):
         )
 
     def _secure_total(
-        self,
-        run: str,
-        number: int,
-        settings: dict[str, Any],
-        arrays: dict[str, Any],
-        statistic: Statistic,
-        mechanism: GaussianMechanism,
+        self, release: Request, statistic: Statistic, mechanism: GaussianMechanism
     ) -> NDArray[np.float64]:
         """Carry the five messages of a secure sum to each party."""
+        run, settings, arrays = release.task, release.settings, release.arrays
+        number = self._shared.n_sums[run]
         share = GaussianShareMechanism(mechanism, self._n_shares)
         size = sent_size(statistic)
         largest = share.largest(statistic.size, statistic.max_term * self.max_rows)
@@ -476,7 +470,7 @@ class Federation(RemoteRecords):
                 break
             self._shared.active = sorted(found)  # nothing was added up: agree without the others
         found = step("share", sums.adverts, adverts=sums.adverts)
-        sums.boxes = {name: reply.fact("boxes") for name, reply in found.items()}
+        sums.boxes = {name: reply.fact("boxes", dict) for name, reply in found.items()}
         found = step("mask", found, boxes=sums.boxes_for, sum=settings)
         sums.masked = {name: reply.array("words", (size,), "u") for name, reply in found.items()}
         included = sums.included()

@@ -149,8 +149,9 @@ class GridCarrier:
         if all(request == self._hello for request in requests.values()):
             return {name: self._heard[name] for name in requests}
         asked = {self._nodes[name]: request for name, request in requests.items()}
-        replies = exchange(self._grid, asked, self._seconds).values()
-        return {reply.party: reply for reply in replies if reply.party in requests}
+        replies = exchange(self._grid, asked, self._seconds)
+        found = {name: replies[self._nodes[name]] for name in requests}
+        return {name: each for name, each in found.items() if each.party == name}
 
 
 def exchange(grid: Grid, requests: Mapping[int, Request], seconds: float) -> dict[int, Reply]:

@@ -52,7 +52,6 @@ def simulate(
     parties: Iterable[Party],
     hulls: HullAnswers,
     *,
-    min_parties: int = 1,
     n_jobs: int | None = None,
 ) -> FederatedResult:
     """Fit private hulls at every party and merge them, in this process.
@@ -63,8 +62,6 @@ def simulate(
         Who takes part.
     hulls : EntryHullClassifier or PrivateAffineHullClassifier
         Not fitted; what every party fits, with the bounds and the budget.
-    min_parties : int, default=1
-        Fewer parties that agree are an error.
     n_jobs : int, optional
         Threads in which parties answer, see joblib.
 
@@ -106,11 +103,9 @@ def simulate(
         raise InvalidInputError("Each party needs a name of its own.")
     refused = {name: each for name, each in found.items() if isinstance(each, str)}
     models = {name: each for name, each in found.items() if not isinstance(each, str)}
-    if len(models) < min_parties:
-        raise FederationError(
-            f"{len(models)} of at least {min_parties} parties agreed. "
-            + "; ".join(f"{name}: {why}" for name, why in refused.items())
-        )
+    if not models:
+        said = "; ".join(f"{name}: {why}" for name, why in refused.items())
+        raise FederationError(f"No party agreed. {said}")
     guarantees = {
         party.name: models[party.name].guarantee_.only_if(*party.conditions)
         for party in listed

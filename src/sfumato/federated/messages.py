@@ -69,7 +69,7 @@ class Reply:
     refusal: str | None = None
 
     def array(self, name: str, shape: tuple[int | None, ...], kinds: str = "f") -> NDArray[Any]:
-        """Return a received array of this shape and type, with no number missing."""
+        """Return a received array of this shape and type, of finite numbers."""
         found = self.arrays.get(name)
         if found is None:
             raise FederationError(f"{self.party} sent no array '{name}'.")
@@ -81,14 +81,14 @@ class Reply:
                 f"{self.party} sent '{name}' of shape {found.shape} and type {found.dtype}; "
                 f"expected {shape}."
             )
-        if found.dtype.kind == "f" and np.isnan(found).any():
-            raise FederationError(f"{self.party} sent '{name}' with missing numbers.")
+        if not np.isfinite(found).all():
+            raise FederationError(f"{self.party} sent '{name}' with numbers that are not finite.")
         return found
 
-    def fact(self, name: str) -> Any:
-        """Return a received fact, or say that it is missing."""
-        if name not in self.facts:
-            raise FederationError(f"{self.party} did not state '{name}'.")
+    def fact(self, name: str, kind: type = object) -> Any:
+        """Return a received fact of this type, or say that it is missing."""
+        if name not in self.facts or not isinstance(self.facts[name], kind):
+            raise FederationError(f"{self.party} did not state a valid '{name}'.")
         return self.facts[name]
 
     def to_bytes(self) -> bytes:

@@ -541,10 +541,10 @@ class SumCoordinator:
         self.boxes: dict[str, Mapping[str, str]] = {}  # by sender, then by recipient
         self.masked: dict[str, Words] = {}
 
-    def boxes_for(self, name: str) -> dict[str, str]:
+    def boxes_for(self, name: str) -> dict[str, str | None]:
         """Return the sealed shares that were sent to a party, by sender."""
         self._require(self.boxes, "sent shares")
-        return {sender: boxes[name] for sender, boxes in self.boxes.items() if sender != name}
+        return {sender: boxes.get(name) for sender, boxes in self.boxes.items() if sender != name}
 
     def included(self) -> list[str]:
         """Return the parties whose masked numbers have come."""

@@ -295,9 +295,9 @@ def _of_model(path: Path) -> str:
     with open_stored(path) as members:
         for name in members.sums:
             members.read(name)  # each is what its hash says
-        lines = [f"{digest}  {name}\n" for name, digest in members.sums.items()]
-    kept = [line for line in lines if not line.endswith(f"  {CERTIFICATE}\n")]
-    return hashlib.sha256("".join(kept).encode()).hexdigest()
+        kept = {name: digest for name, digest in members.sums.items() if name != CERTIFICATE}
+    lines = [f"{digest}  {name}\n" for name, digest in kept.items()]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _of_table(path: Path) -> str:

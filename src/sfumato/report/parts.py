@@ -73,25 +73,13 @@ class LedgerExtract:
             lines.append((charge.time.partition(" ")[0], row[0], row[1] + times))
         kept = {name: value for name, value in statement.items() if name != "charges"}
         words = {name: str(kept[name]) for name in ("unit", "relation")}
-        releases = tuple(
-            {
-                "time": past.time,
-                "by": past.by,
-                "purpose": past.purpose,
-                "epsilon": past.epsilon,
-                "mark": past.mark,
-            }
-            for past in budget.history()
-        )
+        told = ("time", "by", "purpose", "epsilon", "mark")
+        releases = tuple({n: getattr(past, n) for n in told} for past in budget.history())
         total, events, odds = budget.total, budget.events(), None
         if events and total.unit is not Unit.ENTRY:  # against all charges together
             epsilon = epsilon_spent(events, total.delta, total.relation)
-            about: dict[str, Any] = {
-                "unit": total.unit,
-                "relation": total.relation,
-                "events": events,
-            }
-            odds = Guarantee(epsilon, total.delta, **about).attacker.to_dict()
+            promised = Guarantee(epsilon, total.delta, total.unit, total.relation, events=events)
+            odds = promised.attacker.to_dict()
         return cls(**{**kept, **words}, lines=tuple(lines), releases=releases, attacker=odds)
 
 

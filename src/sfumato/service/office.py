@@ -96,11 +96,11 @@ class Office:
 
     def shown_to(self, who: Person, name: str) -> dict[str, Any]:
         """Return public facts and budgets of a data set, to officers also what is proposed."""
-        told = self.found(who, name)
-        if not who.has("officer"):
-            told.pop("notes", None)
-            if not told.get("opened"):
-                told |= {"bounds": None, "n_rows": None}  # read off the rows, not declared yet
+        # A hash of the rows would be a release without noise.
+        hidden = {"fingerprint"} if who.has("officer") else {"fingerprint", "notes", "reason"}
+        told = {k: v for k, v in self.found(who, name).items() if k not in hidden}
+        if not who.has("officer") and not told.get("opened"):
+            told |= {"bounds": None, "n_rows": None}  # read off the rows, not declared yet
         return {**told, "holdings": [one.to_dict() for one in self.holdings(who, told)]}
 
     def holdings(self, who: Person, dataset: Mapping[str, Any]) -> list[QuotaBalance]:
@@ -113,23 +113,21 @@ class Office:
         self, person: str, dataset: Mapping[str, Any], events: Sequence[Event]
     ) -> list[dict[str, Any]]:
         """Return the total and a quota before and after what would be charged."""
-        told = []
+        told, holders = [], {"", "" if self.settings.is_studio else person}
         for held in self.budget(dataset).holdings():
-            if held.holder not in ("", person) or (held.holder and self.settings.is_studio):
-                continue
             cost = held.filter.cost(events)
             after = replace(held, cost=held.cost.plus(cost))
-            told.append(
-                {
-                    **after.to_dict(),
-                    "before": held.spent,
-                    "left_before": held.left,
-                    "fits": held.filter.admits(after.cost),
-                    "alone": held.filter.spent(cost),
-                    "share_asked": held.filter.share(cost),
-                }
-            )
+            was = {"before": held.spent, "left_before": held.left}
+            asked = {"alone": held.filter.spent(cost), "share_asked": held.filter.share(cost)}
+            if held.holder in holders:
+                fits = held.filter.admits(after.cost)
+                told.append({**after.to_dict(), **was, **asked, "fits": fits})
         return told
+
+    def needs_approval(self, dataset: Mapping[str, Any], epsilon: float, delta: float) -> bool:
+        """Whether an officer decides: with a large delta, epsilon says little of the cost."""
+        is_small = epsilon <= dataset["auto_approve"] and delta <= dataset["delta"]
+        return not (is_small or self.settings.is_studio)
 
     def queue(
         self,

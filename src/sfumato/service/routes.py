@@ -29,7 +29,7 @@ from sfumato.models.saving import load
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import LedgerExtract, Report, Result, SignatureBlock
 from sfumato.report.certificate import signed
-from sfumato.report.words import LIMITS, facts
+from sfumato.report.words import LIMITS, at_most, facts
 from sfumato.service import charts
 from sfumato.service.access import ROLES, Person, admit, person_of, signed_in
 from sfumato.service.config import Delta, Epsilon, Line, decimal_point
@@ -396,8 +396,8 @@ async def plan(call: Call, name: str, body: NewJob) -> Record:
     told = job.get("plan") or {"problem": job.get("reason") or "The workers are busy. Try again."}
     if "problem" in told:
         raise InvalidInputError(told["problem"])
-    needs = body.epsilon > found["auto_approve"] and not office.settings.is_studio
-    told |= {"needs_approval": needs, "unit": found["unit"]}
+    told["needs_approval"] = office.needs_approval(found, body.epsilon, delta)
+    told["unit"] = found["unit"]
     return {"epsilon": body.epsilon, "delta": delta, **told}
 
 
@@ -511,7 +511,7 @@ def compare(call: Call, release: Annotated[list[str], Query(max_length=6)] = [])
     found = [_release(call, identity) for identity in dict.fromkeys(release)]
     by_title: dict[tuple[str, str], dict[str, Any]] = {}
     for place, one in enumerate(found, 1):
-        name = f"{place}. {one['purpose'][:40]} (ε {one['guarantee']['epsilon']:.3g})"
+        name = f"{place}. {one['purpose'][:40]} (ε {at_most(one['guarantee']['epsilon'])})"
         for chart in _charts(call, one["id"])["charts"]:
             if chart["rows"]:
                 by_title.setdefault((chart["title"], chart["form"]), {})[name] = chart
@@ -544,7 +544,7 @@ def report(call: Call, name: str) -> Response:
         explained = None if model is None else model.explain()
         rows.append(Result(one["purpose"], promised, notes, explained, f"{one['id']}.sfumato"))
     service, budget = call.office.settings.config.service, call.office.budget(found)
-    total, composed = budget.holdings()[0], f"epsilon {budget.dataset.spent():.4g}"
+    total, composed = budget.holdings()[0], f"epsilon {at_most(budget.dataset.spent())}"
     left = max(total.filter.epsilon - total.spent, 0.0)
     kept = None if service.keep_days is None else f"{service.keep_days} days"
     written = Report(
@@ -614,7 +614,7 @@ def sign_in_page(request: Request, token: str = "") -> Response:
     if office.settings.is_studio and token:
         request.session["token"] = person_of(office.settings, office.store, token).token
         return RedirectResponse("/", 303)
-    return page(request, "sign_in.html", is_studio=office.settings.is_studio)
+    return page(request, "sign_in.html")
 
 
 @pages.post("/sign-in")

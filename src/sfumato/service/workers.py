@@ -141,7 +141,7 @@ def _attempt(
         told = {"cost": costs, **_odds(job, dataset, events)}
         if not costs or not all(one["fits"] for one in costs):
             return "refused", DOES_NOT_FIT if costs else NO_QUOTA, told
-        if job["epsilon"] > dataset["auto_approve"] and not office.settings.is_studio:
+        if office.needs_approval(dataset, job["epsilon"], job["delta"]):
             return "waiting", "", told
         office.store.change(None, "job", job["id"], phase="fitting", **told)
     if not office.settings.has_space:  # it would be charged and lost
