@@ -270,14 +270,6 @@ def test_a_record_without_a_label_adds_nothing_in_any_estimator(case: Any) -> No
         assert same_statistics(statistics(estimator, X, column), expected)
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2], ["0", "1", "2"]], ids=str)
-def test_one_odd_label_that_turns_the_array_into_text_moves_no_other(labels: list[Any]) -> None:
-    bounds = sf.Bounds(norm=1.0, labels=labels)
-    plain = np.array([labels[2], labels[1]] * 4)
-    spoilt = np.array([*plain.tolist(), "odd"])
-    np.testing.assert_array_equal(bounds.clip_labels(spoilt)[0], [2, 1] * 4 + [0])
-
-
 def test_labels_are_the_same_in_every_type_of_batch() -> None:
     bounds = sf.Bounds(norm=1.0, labels=[2**53, 2**53 + 2, 7])
     values = [2**53, 2**53 + 1, 2**53 + 2, 7, 8]

@@ -85,22 +85,6 @@ def test_forks_beside_threads_that_charge(path, start_child):
     assert Ledger(path).verify().charges == 100
 
 
-def _charge_then_die(budget):
-    receipt = budget.charge(CENT, CENT)
-    receipt.charge(CENT)
-    os.kill(os.getpid(), signal.SIGKILL)  # before the noise is drawn
-
-
-def test_killed_between_charge_and_draw(path, start_child):
-    budget = Ledger(path).create("rows", epsilon=1.0, delta=0.0)
-    child = start_child(_charge_then_die, budget)
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    assert budget.events() == (CENT, CENT)
-    assert Ledger(path).verify().charges == 2
-    budget.charge(CENT)
-
-
 def _charge_and_tell(budget, told):
     while True:
         budget.charge(EVENT)

@@ -1,4 +1,4 @@
-"""The law of the draws: exact cell probabilities, hard words in 80 digits, another library."""
+"""The law of the draws: exact cell probabilities, hard words in 80 digits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import chisquare, ks_2samp, kstest, laplace, norm
+from scipy.stats import chisquare, kstest, laplace, norm
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import sampling
@@ -52,15 +52,6 @@ def test_small_scales_have_the_exact_cell_probabilities(law: str, scale: float, 
         expected *= observed.sum() / expected.sum()
     assert chisquare(observed, expected).pvalue > FALSE_ALARM
     assert chisquare(np.roll(observed, 1), expected).pvalue < FALSE_ALARM  # the test can fail
-
-
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("factor", [2 / 3, 1.0, 3 / 2])
-def test_large_scales_accept_the_law_and_reject_others(law: str, factor: float, seed: int) -> None:
-    with seeded(seed):
-        draws = rounded_noise(LAWS[law][0], 2.0**28, 20_000) / 2.0**28
-    p_value = kstest(draws, LAWS[law][1](scale=factor).cdf).pvalue
-    assert (p_value > FALSE_ALARM) == (factor == 1.0)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -111,19 +102,6 @@ def test_tail_draws_are_memoryless_and_finite(seed: int) -> None:
         draws = -rounded_noise(LAPLACE, 1000.0, 300) / 1000.0
     beyond = draws - 63 * np.log(2)  # U < 2**-63, so the rest is exponential again
     assert kstest(beyond, "expon").pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_same_law_as_an_exact_sampler_of_another_library(law: str, seed: int) -> None:
-    dp = pytest.importorskip("opendp.prelude")
-    dp.enable_features("contrib", "idealized-numerics")
-    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-    make = {"laplace": dp.m.make_laplace, "gaussian": dp.m.make_gaussian}[law]
-    metric = {"laplace": dp.l1_distance, "gaussian": dp.l2_distance}[law](T=float)
-    theirs = np.array(make(domain, metric, scale=1.0)([0.0] * 4000))
-    with seeded(seed):
-        ours = rounded_noise(LAWS[law][0], 2.0**27, 20_000) / 2.0**27
-    assert ks_2samp(theirs, ours).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])

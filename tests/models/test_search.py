@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import sfumato as sf
-from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -324,59 +323,3 @@ def test_a_search_over_persons_refuses_what_it_cannot_keep() -> None:
     with pytest.raises(InvalidInputError, match="column of IDs"):
         sf.PrivateSearchCV(plain, {"n_steps": [2]}, **chosen).fit(*rows())
     assert budget.statement().charges == 0
-
-
-# Audits ------------------------------------------------------------------------------------------
-
-
-N_TRIALS, EPSILON, DELTA = 100, 0.5, 1e-4
-ZEROS = np.array([[0.0, 0.0], [0.0, 0.5]])
-ONE = np.array([[1.0, 0.5], [0.0, 0.5]])  # a neighbour whose score differs as much as one can
-
-
-@pytest.fixture
-def _own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The score of a row is its number: the record that moves the score the most."""
-    monkeypatch.setattr(search_module, "row_scores", lambda _, X, __: X)
-
-
-def winners(X: np.ndarray) -> list[float]:
-    """Scores of the winners of independent searches, nearly all of the budget spent on scores."""
-    search = sf.PrivateSearchCV(
-        sf.PrivateGaussianClassifier(None, bounds=sf.Bounds(lower=0.0, upper=1.0, labels=[0, 1])),
-        {},
-        mean_runs=3.0,
-        score_share=0.99,
-        constant_time=False,
-        epsilon=EPSILON,
-        delta=DELTA,
-    )
-    return [search.fit(X, [0, 1]).best_score_ for _ in range(N_TRIALS)]
-
-
-def audited() -> float:
-    """Lower bound on epsilon, wrong with a chance of 1e-6 at most."""
-    found = epsilon_from_outputs(
-        winners(ZEROS), winners(ONE), delta=DELTA, confidence=1 - 1e-6, claimed=EPSILON
-    )
-    return float(found.epsilon)
-
-
-@pytest.mark.usefixtures("_own_numbers")
-def test_the_winner_tells_no_more_than_is_promised() -> None:
-    assert audited() <= EPSILON
-
-
-@pytest.mark.usefixtures("_own_numbers")
-def test_a_search_without_noise_on_its_scores_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: the audit sees a search that scores in the clear."""
-    drawn = ArrayRecords.release
-
-    def bare(self: Any, statistic: Any, mechanism: Any, receipt: Any) -> Any:
-        noisy = drawn(self, statistic, mechanism, receipt)  # the receipt is used up as before
-        if not isinstance(statistic, ScoreSum):
-            return noisy
-        return sum(np.sum(rows, axis=0) for rows, *_ in self._blocks())
-
-    monkeypatch.setattr(ArrayRecords, "release", bare)
-    assert audited() > EPSILON

@@ -11,7 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import nbinom, norm, poisson
+from scipy.stats import norm
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import seeded
@@ -55,29 +55,6 @@ def run_probabilities(event: Any) -> np.ndarray:
     return np.array([float(before - after) for before, after in itertools.pairwise(tails)])
 
 
-@pytest.mark.parametrize(("runs", "mean", "shape"), LAWS)
-def test_the_law_of_the_number_of_runs(runs: str, mean: float, shape: float) -> None:
-    probabilities = run_probabilities(search(PureEvent(1.0), runs, mean, shape))
-    k = np.arange(1, len(probabilities) + 1)
-    assert math.isclose(probabilities @ k, mean, rel_tol=1e-6)
-    if runs == "poisson":
-        rate = _rate(mean)
-        literal = poisson.pmf(k[:50], rate) / (1 - math.exp(-rate))
-    elif shape > 0:
-        gamma = 1 - probabilities[2] / probabilities[1] * 3 / (2 + shape)
-        literal = nbinom.pmf(k[:50], shape, gamma) / (1 - gamma**shape)
-    else:
-        return
-    np.testing.assert_allclose(probabilities[:50], literal, rtol=1e-9, atol=1e-300)
-
-
-def _rate(mean: float) -> float:
-    rate = mean
-    for _ in range(200):
-        rate = mean * (1 - math.exp(-rate))
-    return rate
-
-
 # Brute force -------------------------------------------------------------------------------------
 
 
@@ -118,15 +95,6 @@ def test_no_search_costs_more_than_its_price(
         a = ORDERS[::20]
         divergence = [math.log((winner**o * other ** (1 - o)).sum()) / (o - 1) for o in a if o < 50]
         assert (divergence <= selection_divergence(price)[::20][: len(divergence)] + 1e-9).all()
-
-
-def test_the_winners_own_epsilon_is_no_price() -> None:
-    """Negative control: what most papers report, epsilon of the winning run, is exceeded."""
-    event = PureEvent(0.5)
-    law = run_probabilities(search(event, "poisson", 10.0, 0.0))
-    p, q = pairs(event)[0]
-    winner, other = winners(law, p), winners(law, q)
-    assert np.max(np.log(other / winner)) > 3 * event.epsilon
 
 
 # Budgets -----------------------------------------------------------------------------------------
