@@ -184,7 +184,6 @@ class PrivateMeanCurve(PrivateEstimator):
             raise refuse("points_", "numbers that increase")
 
     def _space(self) -> KnotFeatures:
-        """Functions spanned by the kernel at the public points."""
         spread = float(self.points_[-1] - self.points_[0]) or 1.0
         return KnotFeatures(GaussianKernel(self.length * spread), self.points_)
 
@@ -261,7 +260,6 @@ class SmoothedCurves:
 
     @property
     def width(self) -> int:
-        """Numbers of a row: one per point."""
         return len(self.middle)
 
     @cached_property
@@ -270,8 +268,19 @@ class SmoothedCurves:
         knots = self.features.knots
         return self.features.kernel(knots, knots), self.features.transform(knots)
 
+    @cached_property
+    def _if_all_seen(self) -> tuple[Array, float]:
+        return self._basis(np.ones(self.width, dtype=np.bool_))
+
+    def _basis(self, seen: NDArray[np.bool_]) -> tuple[Array, float]:
+        """Coordinates of the smoothings of unit vectors, and the length they are divided by."""
+        gram, at_knots = self._at_knots
+        matrix = smoothing_weights(gram, seen, self.smoothing) @ at_knots
+        longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
+        return matrix / (longest * (1 + ROUNDING_MARGIN)), longest
+
     def __call__(self, rows: Array) -> Array:
-        """Smooth curves, some at a time, in the cache; no value makes it raise."""
+        # Some at a time, in the cache; no value makes it raise.
         found = np.empty(rows.shape)
         step = max(1, BLOCK // self.width)
         for start in range(0, len(rows), step):
@@ -279,26 +288,21 @@ class SmoothedCurves:
         return found
 
     def _smoothed(self, rows: Array) -> Array:
-        gram, at_knots = self._at_knots
         seen = np.isfinite(rows)
-        ends = self.middle - self.half, self.middle + self.half
-        scaled = np.clip(np.where(seen, rows, self.middle), *ends)
+        patterns, members = seen[:1], None
+        if not seen.all():  # sorting rows takes longer than all that follows
+            patterns, members = np.unique(seen, axis=0, return_inverse=True)
+            rows = np.where(seen, rows, self.middle)
+        scaled = np.clip(rows, self.middle - self.half, self.middle + self.half)
         scaled -= self.middle
         scaled /= self.half
         np.clip(scaled, -1.0, 1.0, out=scaled)
         found = np.empty(scaled.shape)
-        patterns, members = seen[:1], None
-        if not seen.all():  # sorting rows takes longer than all that follows
-            patterns, members = np.unique(seen, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             curves = slice(None) if members is None else np.flatnonzero(members.ravel() == number)
-            # Coordinates of the smoothing of each unit vector, by the points seen alone.
-            matrix = smoothing_weights(gram, pattern, self.smoothing) @ at_knots
-            n_seen = max(int(pattern.sum()), 1)
-            longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
-            reach = math.sqrt(n_seen) * (1 + ROUNDING_MARGIN)  # longer than any row of values
+            basis, longest = self._if_all_seen if members is None else self._basis(pattern)
+            reach = math.sqrt(max(int(pattern.sum()), 1)) * (1 + ROUNDING_MARGIN)  # above any row
             inside = scaled if members is None else scaled[curves][:, pattern]
-            basis = matrix / (longest * (1 + ROUNDING_MARGIN))
             found[curves] = exact_projection(inside / reach, basis) * (reach * longest)
         return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
 
@@ -320,21 +324,17 @@ class CurveSum(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The coordinates, and the count where it is secret."""
         return (self.width + (self.weight > 0),)
 
     @property
     def in_ball(self) -> int:
-        """The coordinates."""
         return self.width
 
     def add_up(self, rows: Any, codes: Any) -> Any:  # noqa: ARG002 - classes do not matter
-        """Add up coordinates, and the constant."""
         total = truncate_to_grid(rows, CURVE_BITS).sum(axis=0)
         return np.append(total, self.weight * len(rows)) if self.weight > 0 else total
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """2 (replace) or ``sqrt(1 + w²)`` (add or remove)."""
         return 2.0 if relation is Relation.REPLACE_ONE else math.hypot(1.0, self.weight)
 
 
