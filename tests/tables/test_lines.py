@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +56,37 @@ def test_a_line_that_cannot_be_read_is_a_record_that_misses_all(tmp_path: Path, 
     assert found[1::2] == [MISSING] * len(ODD)
 
 
-CELLS = st.text(st.sampled_from('",x7.\\\x00 é{}[]:'), max_size=5)
+PIECES = st.sampled_from([*'",x7.\\\x00 é{}[]:\n', "\r\n"])
+CELLS = st.lists(PIECES, max_size=5).map("".join)
 
 
-@settings(max_examples=60, deadline=None)
-@given(cells=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4))
+@settings(max_examples=100, deadline=None)
+@given(
+    cells=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    block=st.sampled_from([1, 6, 2**24]),
+)
 def test_what_a_csv_writer_writes_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, cells: list[list[str]]
+    tmp_path_factory: pytest.TempPathFactory,
+    cells: list[list[str]],
+    quoting: Any,
+    end: str,
+    block: int,
 ) -> None:
     sink = io.StringIO()
-    csv.writer(sink, lineterminator="\n").writerows(cells)
+    csv.writer(sink, lineterminator=end, quoting=quoting).writerows(cells)
     path = tmp_path_factory.mktemp("rows") / "rows.csv"
     path.write_bytes(b"n,x,c\n" + sink.getvalue().encode())
-    found = TableFile(path, dict.fromkeys(TYPES, "string")).read().to_pylist()
-    expected = [[cell or None for cell in row] for row in cells]
+    declared = lines.TextFormat(line_breaks=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block)
+        source = TableFile(path, dict.fromkeys(TYPES, "string"), declared)
+        found = source.read().to_pylist()
+        assert source.n_rows == len(cells)
+    rows = list(csv.reader(io.StringIO(sink.getvalue(), newline="")))
+    assert rows == cells
+    expected = [[cell.replace("\r\n", "\n") or None for cell in row] for row in rows]
     assert [list(row.values()) for row in found] == expected
 
 
@@ -95,20 +113,31 @@ def test_no_line_changes_another(
     assert found == [VALUES] * 2
 
 
+def test_a_quote_that_is_not_closed_opens_nothing(tmp_path: Path) -> None:
+    source = written(tmp_path, [GOOD, b'7,"2.5', b"7,2.5,red", b"7,2.5,red"])
+    found = source.declared(TYPES, lines.TextFormat(line_breaks=True))
+    assert rows_of(found) == rows_of(source)
+    source.path.write_bytes(source.path.read_bytes() + b'7,2.5,"blue"\n')  # which closes it
+    assert [row["n"] for row in rows_of(source)] == [7, None, 7, 7, 7]
+    assert [row["n"] for row in rows_of(found)] == [7, None]
+
+
 @pytest.mark.parametrize("block", [1, 7, 50, 1000])
+@pytest.mark.parametrize("may_break", [False, True])
 def test_blocks_do_not_matter_and_neither_does_the_last_end_of_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, *, may_break: bool
 ) -> None:
+    declared = lines.TextFormat(line_breaks=may_break)
     records = [GOOD, *ODD, GOOD]
-    whole = rows_of(written(tmp_path, records))
+    whole = rows_of(written(tmp_path, records).declared(TYPES, declared))
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
-    source = written(tmp_path, records)
+    source = written(tmp_path, records).declared(TYPES, declared)
     assert rows_of(source) == whole
     source.path.write_bytes(source.path.read_bytes()[:-1])
     assert rows_of(source) == whole
     source.path.write_bytes(codecs.BOM_UTF8 + source.path.read_bytes())
-    for declared in (None, lines.TextFormat(encoding="cp1252")):  # the mark goes before it
-        assert rows_of(TableFile(source.path, TYPES, declared)) == whole
+    for each in (declared, replace(declared, encoding="cp1252")):  # the mark goes before it
+        assert rows_of(TableFile(source.path, TYPES, each)) == whole
 
 
 NUMBERS = st.one_of(

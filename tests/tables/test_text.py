@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import io
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from sfumato import TableBounds
+from sfumato.sums.table_parts import FileParts
 from sfumato.tables import text
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import describe_table
-from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniff_text
+from sfumato.tables.text import PLAIN_TEXT, TextFormat, distinct, sniff_text
 
 pytest.importorskip("pyarrow")
 
@@ -58,6 +64,27 @@ def test_formats(tmp_path: Path, content: str, wanted: TextFormat) -> None:
     (tmp_path / "a.csv").write_text(content)
     assert sniff_text(tmp_path / "a.csv") == wanted
     assert TextFormat.from_record(wanted.to_record()) == wanted
+
+
+def test_line_breaks_and_names_that_are_there_twice(tmp_path: Path) -> None:
+    """A table as programs write it is the same from a file, from parts and from pandas."""
+    path = tmp_path / "a.csv"
+    path.write_text('"a\nb",x,x\n' + '"two\nlines",2,3\n"one ""word""",4,5\n' * 30)
+    source, frame = TableFile.sniffed(path), pd.read_csv(path)
+    assert source.text == TextFormat(line_breaks=True)
+    assert source.read().to_pandas().equals(frame)
+    known = {"a\nb": ["two\nlines", 'one "word"'], "x": (0, 9), "x.1": (0, 9)}
+    bounds = replace(TableBounds.from_dict(known), text=source.text)
+    bounds.write(tmp_path / "bounds.toml")
+    assert TableBounds.read(tmp_path / "bounds.toml", sealed=False) == bounds
+    expected = bounds.cells(frame)
+    assert np.isfinite(expected).all()
+    assert np.array_equal(bounds.cells(source.read()), expected)
+    parts = FileParts.of(tmp_path / "*.csv").declared(bounds.types(), bounds.text)
+    (found,) = parts.map(lambda _, batches: np.concatenate([*map(bounds.cells, batches)]))
+    assert np.array_equal(found, expected)
+    for names in product(["x", "x.1", "x.2", "y"], repeat=4):
+        assert distinct(names) == [*pd.read_csv(io.StringIO(",".join(names)))]
 
 
 def test_one_name_far_down_says_how_letters_are_written(

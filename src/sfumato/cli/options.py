@@ -75,8 +75,8 @@ Reading = Annotated[
     typer.Option(
         "--read",
         metavar="NAME=VALUE",
-        help="How the text is written: delimiter, decimal, thousands, encoding; may be "
-        "repeated, and overrides the bounds.",
+        help="How the text is written: delimiter, decimal, thousands, encoding, line_breaks; may "
+        "be repeated, and overrides the bounds.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -97,8 +97,8 @@ def reading_from(pairs: list[str] | None) -> dict[str, Any]:
     """Read the NAME=VALUE pairs of '--read'; the delimiter may be the word tab."""
     found: dict[str, Any] = {}
     for name, value in pairs_from("--read", pairs).items():
-        value = "\t" if value in ("tab", "\\t") else value
-        found[name] = value.split("|") if name == "missing" else value
+        word: Any = {"tab": "\t", "\\t": "\t", "true": True, "false": False}.get(value, value)
+        found[name] = value.split("|") if name == "missing" else word
     TextFormat.from_record(found)
     return found
 

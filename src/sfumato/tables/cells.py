@@ -1,13 +1,10 @@
 """Cells as doubles: what is not a number is missing, silently, whatever its neighbours hold.
 
 An error or a warning about one cell would tell that such a record is there, so there is none, and
-nothing is counted. Numbers, and texts that read as one, are that number as a double; everything
-else is NaN, and `Bounds.clip` gives a record with a NaN its public default. A record that is not a
-sequence of as many cells as there are features is missing altogether. The type of an array is not
-trusted: one odd cell turns numbers into text, objects or complex numbers.
-
-Tables of pandas, polars and Arrow are recognised here, and rows, labels and tensors are checked.
-None of these libraries is imported: a table that was handed over has brought its own along.
+nothing is counted. A record that is not a sequence of as many cells as there are features is
+missing altogether. The type of an array is not trusted: one odd cell turns numbers into text,
+objects or complex numbers. No library of tables is imported: one that was handed over has brought
+its own along.
 """
 
 from __future__ import annotations
@@ -186,12 +183,10 @@ def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | No
 
 
 def library_of(X: object) -> str:
-    """Return the name of the library that an object is of."""
     return type(X).__module__.partition(".")[0]
 
 
 def is_table(X: object) -> bool:
-    """Return whether `X` is a table with named columns."""
     return library_of(X) in LIBRARIES and type(X).__name__ in ("DataFrame", "Table")
 
 
@@ -207,7 +202,6 @@ def is_out_of_core(X: object) -> bool:
 
 
 def column_names(table: Any) -> list[str]:
-    """Return the names of the columns of a table, in order."""
     names = table.column_names if library_of(table) == "pyarrow" else table.columns
     return [str(name) for name in names]
 

@@ -4,11 +4,9 @@ A cell is read as the type that was declared for its column, and alone: of which
 stored, what the other cells hold and how the rows are cut into batches do not matter. A cell that
 is not of the declared type is missing. Nothing here raises because of a cell.
 
-Texts and numbers meet half-way, for formats of text know nothing else: the text ``31``, the number
-31 and the number 31.0 are the same whole number and the same text. A truth value is 1 or 0.
-
-A date is the time that a clock on the wall showed, in the zone of its column if that has one. A
-text with a zone of its own is missing, as is whatever is not a date.
+The text ``31``, the number 31 and the number 31.0 are the same whole number and the same text. A
+truth value is 1 or 0. A date is the time that a clock on the wall showed, in the zone of its column
+if that has one; a text with a zone of its own is missing.
 """
 
 from __future__ import annotations
@@ -28,14 +26,8 @@ from numpy.typing import NDArray
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import as_number, cells_of, library_of, real_text
 
-KINDS = {
-    "bool": "b",
-    "int": "i",
-    "uint": "u",
-    "halffloat": "f",
-    "float": "f",  # also those of pandas, float32 and float64
-    "double": "f",
-}
+KINDS = {"bool": "b", "int": "i", "uint": "u"}
+KINDS |= dict.fromkeys(("halffloat", "float", "double"), "f")  # also float32 of pandas
 READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
 TRUTHS = (("true", "1", "1.0"), ("false", "0", "0.0"))
 TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
@@ -59,12 +51,10 @@ def arrow_kind(type_name: str) -> str:
 
 
 def is_date(type_name: str) -> bool:
-    """Return whether a type of Arrow holds dates or times."""
     return type_name.startswith(("date", "timestamp", "time", "duration"))
 
 
 def type_of(name: str) -> Any:
-    """Return the type of Arrow that has this name."""
     try:
         return arrow().type_for_alias(re.sub(", *tz=[^]]*", "", name))
     except ValueError:
@@ -237,7 +227,6 @@ def plain(column: Any) -> Any:
 
 
 def is_text(stored: Any) -> bool:
-    """Return whether a type of Arrow holds texts or bytes."""
     types = arrow("types")
     return any(getattr(types, f"is_{each}")(stored) for each in (*TEXTS, "fixed_size_binary"))
 

@@ -1,12 +1,7 @@
-"""Tables on disk: CSV, Parquet, and sheets of workbooks.
-
-Cells of a sheet have types of their own, whatever their neighbours are, so each becomes a text, and
-`columns.read_as` makes it what was declared.
-"""
+"""Tables on disk: CSV, Parquet, and sheets of workbooks."""
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import importlib
 import json
@@ -14,7 +9,6 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,14 +17,13 @@ from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, is_text, read_as, text_of, texts, type_of
 from sfumato.tables.text import (
-    NOT_TEXT,
     PLAIN_TEXT,
     TextFormat,
     csv_batches,
     csv_header,
+    distinct,
     guess_types,
-    open_text,
-    read_blocks,
+    read_records,
     sniff_text,
 )
 
@@ -39,7 +32,6 @@ SHEETS = (".xlsx", ".xls", ".ods")
 COMPRESSED = (".gz", ".zst")
 MAX_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
-MAX_HEADER_BYTES = 2**22
 # Raised besides Arrow's own errors.
 OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
@@ -47,7 +39,6 @@ NOTE_CHECKSUM = "sha256 of the rest"
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Return the format that the suffix names."""
     file = Path(path)
     is_compressed = file.suffix in COMPRESSED
     suffix = (file.with_suffix("") if is_compressed else file).suffix.lower()
@@ -97,15 +88,10 @@ class TableFile:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Names of the columns, with the names of their types."""
         return {field.name: plain_type(field.type) for field in self.schema}
 
     def declared(self, types: Mapping[str, str], text: TextFormat | None = None) -> TableFile:
-        """Return this table with declared types and, where it is given, a declared format."""
-        text = text or self.text
-        if (self.types, self.text) == (dict(types), text):
-            return self
-        return TableFile(self.path, types, text)
+        return TableFile(self.path, types, text or self.text)
 
     @classmethod
     def sniffed(cls, path: str | os.PathLike[str], **known: Any) -> TableFile:
@@ -123,7 +109,7 @@ class TableFile:
         """Number of rows; a text is read for it, once."""
         with self._reported():
             if self.format == "csv":
-                return sum(block.count(b"\n") for block in read_blocks(self.path))
+                return sum(len(ends) for _, ends in read_records(self.path, self.text))
             if self.format == "parquet":
                 return int(self._parquet().metadata.num_rows)
             return sum(len(batch) for batch in self._batches(self.schema.names[:1]))
@@ -152,15 +138,14 @@ class TableFile:
         self._no_rows(columns)
 
     def require(self, names: Sequence[str]) -> None:
-        """Raise unless the table has all these columns."""
         known = self.schema.names
         if missing := [name for name in names if name not in known]:
             shown = ", ".join(map(repr, known[:12])) + ", ..." * (len(known) > 12)
-            hint = ""
-            if len(known) == 1 or any(each.replace(".", "").isdigit() for each in known):
-                hint = " The first line must name the columns, separated by the declared delimiter."
-            named = f"The table '{self.path}' has no column {missing[0]!r}."
-            raise InvalidInputError(f"{named} It has: {shown}.{hint}")
+            hint = " The first line must name them, separated by the declared delimiter."
+            raise InvalidInputError(
+                f"The table '{self.path}' has no column {missing[0]!r}. It has: {shown}."
+                f"{hint if self.format == 'csv' else ''}"
+            )
 
     def metadata(self) -> dict[str, Any] | None:
         """Return what `write_table` stored along with the rows, if it did."""
@@ -186,20 +171,12 @@ class TableFile:
             names = self._sheet.column_names
             types = self.types if declared else guess_types([self._sheet], names, PLAIN_TEXT)
             return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
-        with open_text(self.path) as text:
-            line = text.readline(MAX_HEADER_BYTES)
-        with arrow().input_stream(self.path, compression="detect") as raw:
-            if raw.read(3) == codecs.BOM_UTF8:  # whatever is declared
-                self.text = replace(self.text, encoding="utf-8")
-        for mark, told in NOT_TEXT.items():
-            if line.startswith(mark):
-                raise InvalidInputError(f"The file '{self.path}' cannot be read: {told}.")
-        names = csv_header(self.path, line, self.text)
+        names = distinct(csv_header(self.path, self.text)[: MAX_COLUMNS + 1])
         self._check_names(names)
         types = self.types
         if not declared:
-            all_texts = dict.fromkeys(names, "string")
-            tables = csv_batches(self.path, names, all_texts, self.text, strict=True)
+            types = dict.fromkeys(names, "string")
+            tables = csv_batches(self.path, names, types, self.text, strict=True)
             types = guess_types(tables, names, self.text)
         return arrow().schema([(name, type_of(types.get(name, "string"))) for name in names])
 
@@ -237,8 +214,7 @@ class TableFile:
 
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
-            declared = plain_type(self.schema.field(field.name).type)
-            declared = self.types.get(field.name, declared)
+            declared = self.types.get(field.name, plain_type(self.schema.field(field.name).type))
             # Of whatever type, unless another is declared: but a text may be none, and dates
             # of any kind are left to `part_of`, for one cell can make times of all days.
             times = ("date", "timestamp")
@@ -303,7 +279,7 @@ def read_sheet(file: Path) -> Any:
     # What the header does not name is no column, wherever a record has cells.
     named = [place for place, name in enumerate(header) if name]
     columns = [texts([text_of(row[place]) or None for row in rows[1:]]) for place in named]  # [Z8]
-    return arrow().Table.from_arrays(columns, [header[place] for place in named])
+    return arrow().Table.from_arrays(columns, distinct([header[place] for place in named]))
 
 
 def plain_type(declared: Any) -> str:
@@ -346,7 +322,6 @@ def metadata_beside(path: str | os.PathLike[str]) -> Path:
 
 
 def note_of(metadata: Mapping[str, Any]) -> bytes:
-    """Write a note."""
     plain = {name: value for name, value in metadata.items() if name != NOTE_CHECKSUM}
     checksum = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
     return (json.dumps({**plain, NOTE_CHECKSUM: checksum}, indent=2) + "\n").encode()

@@ -61,7 +61,6 @@ class ColumnSummary:
     has_no_year: bool = False
 
     def see(self, values: Any) -> None:
-        """Take note of another batch of the column."""
         pa, compute, kind = arrow(), arrow("compute"), arrow_kind(self.type)
         self.missing += values.null_count
         present = values.drop_null()

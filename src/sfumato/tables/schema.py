@@ -232,7 +232,7 @@ class Feature(Column):
     def cells(self, column: Any) -> Array:
         """Read each cell of a column alone, in public units."""
         found = self.read(column)
-        filled = np.where(np.isnan(found), self.fill, found)
+        filled = found if math.isnan(self.fill) else np.where(np.isnan(found), self.fill, found)
         return filled if self.categories else self.scaled(np.clip(filled, self.lower, self.upper))
 
     def scaled(self, numbers: Array) -> Array:

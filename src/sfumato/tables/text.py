@@ -1,9 +1,9 @@
 """CSV files, one line per record, read so that no line changes another.
 
 How a CSV is written is declared in the file of bounds, or sniffed by `describe`; a fit never looks
-at the rows to find it out. After the header each line is one record, blank ones included; one that
-cannot be read (a quote that is not closed, a field too many, too long) misses all cells. Cells come
-as texts or bytes; `columns.read_as` makes them what was declared.
+at the rows to find it out. After the header each line is one record, blank ones included; where
+`line_breaks` are declared, those in quotes end none. A record that cannot be read (a quote that is
+not closed, a field too many, too long) misses all cells.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.core.constraints import Form, check_parameters, list_of, one_of, refuse
+from sfumato.core.constraints import Form, check_parameters, flag, list_of, one_of, refuse
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, arrow_kind, read_as, type_of
 
 BLOCK_BYTES = 2**24
 MAX_LINE_LENGTH = 2**26
-SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
+SAMPLE_BYTES = 2**22  # from which the format is guessed; no header is longer
 DELIMITERS = (",", ";", "\t", "|")
 # Words that many programs and people write for what is missing.
 MARKERS = (
@@ -41,15 +43,13 @@ NOT_TEXT = {
     b"PK\x03\x04": "it is a workbook or another ZIP archive; name a workbook .xlsx",
     b"PAR1": "it is a Parquet file; name it .parquet",
 }
-ENCODINGS = ("utf-8", "cp1252", "latin-1")  # one byte per letter, or lines that end alike
 QUOTE = '"'
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 IN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")  # or three decimals
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
-GUESSED_TYPES = (
-    *("int64", "double", "bool", "date32[day]", "time32[s]", "timestamp[s]", "timestamp[ns]"),
-)
+GUESSED_TYPES = ["int64", "double", "bool"]
+GUESSED_TYPES += ["date32[day]", "time32[s]", "timestamp[s]", "timestamp[ns]"]
 
 
 def _delimiter(value: Any, place: str, _: Any) -> None:
@@ -58,7 +58,6 @@ def _delimiter(value: Any, place: str, _: Any) -> None:
 
 
 def any_text(value: Any, place: str, _: Any) -> None:
-    """Ask for a text."""
     if not isinstance(value, str):
         raise refuse(place, "a text")
 
@@ -67,8 +66,9 @@ FORM: Form = {
     "delimiter": _delimiter,
     "decimal": one_of(".", ","),
     "thousands": one_of("", ".", ",", " ", "'"),
-    "encoding": one_of(*ENCODINGS),
+    "encoding": one_of("utf-8", "cp1252", "latin-1"),  # one byte per letter, or ends alike
     "missing": list_of(any_text, least=0, kind=tuple),
+    "line_breaks": flag(),
 }
 
 
@@ -81,10 +81,10 @@ class TextFormat:
     thousands: str = ""  # by which digits are grouped
     encoding: str = "utf-8"
     missing: tuple[str, ...] = ()  # cells that mean so, besides empty ones
+    line_breaks: bool = False  # whether there may be some in quotes
 
     @classmethod
     def from_record(cls, record: Any) -> TextFormat:
-        """Check what is declared in [file]."""
         if not isinstance(record, Mapping) or not set(record) <= FORM.keys():
             raise InvalidInputError(f"[file] must have keys of {', '.join(FORM)}.")
         found = cls(**{**record, "missing": tuple(record.get("missing", ()))})
@@ -94,7 +94,6 @@ class TextFormat:
         return found
 
     def to_record(self) -> dict[str, Any]:
-        """Return what `from_record` reads."""
         default = vars(PLAIN_TEXT)
         return {key: value for key, value in vars(self).items() if value != default[key]}
 
@@ -102,52 +101,104 @@ class TextFormat:
 PLAIN_TEXT = TextFormat()
 
 
-def open_text(path: Path) -> BinaryIO:
-    """Open a file of text, compressed as its suffix says or not, behind its byte order mark."""
+def open_text(path: Path, text: TextFormat) -> tuple[BinaryIO, bytes, str]:
+    """Open a file behind its first record; return that, and the encoding that its mark tells."""
     file: Any = io.BufferedReader(arrow().input_stream(path, compression="detect"))
-    if file.peek(3)[:3] == codecs.BOM_UTF8:
-        file.read(3)
-    return cast("BinaryIO", file)
+    is_marked = file.peek(3)[:3] == codecs.BOM_UTF8
+    file.read(3 * is_marked)
+    line = more = file.readline(SAMPLE_BYTES)
+    record = re.compile(_patterns(text)[0].encode())
+    while text.line_breaks and more and len(line) < SAMPLE_BYTES and not record.match(line):
+        line += (more := file.readline(SAMPLE_BYTES))
+    return file, line, "utf-8" if is_marked else text.encoding
 
 
-def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yield the file in blocks of whole lines, without its header; a line too long is blank."""
-    with open_text(path) as file:
-        file.readline()
-        begun, size = bytearray(), 0  # the line that is not at its end yet, and its length
-        while block := file.read(BLOCK_BYTES):
-            end = block.find(b"\n") + 1
-            size += end or len(block)
-            if size <= MAX_LINE_LENGTH:
-                begun += block[: end or len(block)]
-            if not end:
-                continue
+def read_records(path: Path, text: TextFormat) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
+    """Yield blocks of whole records in UTF-8, without carriage returns, and where each ends."""
+    one_line = f"^{_patterns(replace(text, line_breaks=False))[0]}$"
+    record, is_last = re.compile(_patterns(text)[0].encode()), False
+    begun, held = b"", b""  # a line that is not at its end yet, and a record
+    file, _, encoding = open_text(path, text)
+    with file:
+        while not is_last:
+            read = file.read(BLOCK_BYTES)
+            is_last = not read
+            block = begun + (b"\n" if is_last and begun else read)
             cut = block.rfind(b"\n") + 1  # [Z3] a line ends where it ends, whatever it holds
-            yield (bytes(begun) if size <= MAX_LINE_LENGTH else b"\n") + block[end:cut]
-            begun, size = bytearray(block[cut:]), len(block) - cut
-        if size:
-            yield bytes(begun) + b"\n" if size <= MAX_LINE_LENGTH else b"\n"
+            block, begun = block[:cut], block[cut : cut + MAX_LINE_LENGTH + 1]
+            if (end := block.find(b"\n")) > MAX_LINE_LENGTH:
+                block = block[end:]  # a blank line
+            if encoding != "utf-8":  # its letters are one byte: no line changes another
+                block = block.decode(encoding, "replace").encode()
+            if b"\r" in block:  # alone it would end a line for Arrow
+                block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+            block, held = held + block, b""
+            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
+            if text.line_breaks and QUOTE.encode() in block:
+                is_whole = arrow("compute").match_substring_regex(_lines(block, ends), one_line)
+                starts, is_end, done = np.append(0, ends[:-1]), np.ones(len(ends), np.bool_), 0
+                for place in np.flatnonzero(~np.asarray(is_whole)).tolist():
+                    if (start := int(starts[place])) < done:
+                        continue
+                    found = record.match(block, start, start + MAX_LINE_LENGTH)
+                    if found:  # [Z9] a record ends at the first line feed outside of quotes
+                        done = found.end()
+                        is_end[place : np.searchsorted(ends, done)] = False
+                    elif not is_last and len(block) - start < MAX_LINE_LENGTH:
+                        # Else its quote opens nothing: it is not closed, or too far away.
+                        block, held, is_end[place:] = block[:start], block[start:], False
+                        break
+                ends = ends[is_end]
+            if len(ends):
+                yield block, ends
 
 
-def csv_header(path: Path, line: bytes, text: TextFormat) -> list[str]:
-    """Return the names of the columns: the fields of the first line."""
+def _patterns(text: TextFormat, *, has_tails: bool = True) -> tuple[str, str]:
+    """Return what matches a record that closes its quotes, and one field in quotes."""
+    d, q = re.escape(text.delimiter), QUOTE
+    inside = f"[^{q}]" if text.line_breaks else rf"[^{q}\n]"
+    # A field is in quotes from its beginning, or not; quotes inside it mean nothing.
+    quoted = f"{q}{inside}*(?:{q}{q}{inside}*)*{q}"
+    tail = f"[^{q}{d}\\n][^{d}\\n]*"
+    field = f"(?:{tail}|{quoted}(?:{tail if has_tails else ''})?|)"
+    return f"{field}(?:{d}{field})*\\n", f"(^|{d}){quoted}"
+
+
+def _lines(block: bytes, ends: NDArray[np.intp]) -> Any:
+    """Return records with their ends, not copied."""
+    offsets = arrow().py_buffer(np.append(0, ends).astype(np.int64))
+    buffers = [None, offsets, arrow().py_buffer(block)]
+    return arrow().LargeBinaryArray.from_buffers(arrow().large_binary(), len(ends), buffers)
+
+
+def csv_header(path: Path, text: TextFormat) -> list[str]:
+    """Return the names of the columns: the fields of the first record."""
+    file, line, encoding = open_text(path, text)
+    file.close()
+    for mark, told in NOT_TEXT.items():
+        if line.startswith(mark):
+            raise InvalidInputError(f"The file '{path}' cannot be read: {told}.")
     try:
-        decoded = line.decode(text.encoding).rstrip("\r\n")
-        names = next(csv.reader([decoded], delimiter=text.delimiter), [])
-    except UnicodeDecodeError:
+        fields = io.StringIO(line.decode(encoding).rstrip("\r\n"), newline="\n")
+        names = next(csv.reader(fields, delimiter=text.delimiter), [])
+    except (UnicodeDecodeError, csv.Error):
         raise InvalidInputError(
-            f"The file '{path}' cannot be read as csv: its first line is not written in "
-            f"{text.encoding}. Say how it is written: '--read encoding=cp1252', or encoding under "
-            "[file] in the bounds."
-        ) from None
-    except csv.Error:
-        raise InvalidInputError(
-            f"The first line of '{path}' cannot be read as names of columns: one is too long, or "
-            "lines end in carriage returns alone; save them with line feeds."
+            f"The first line of '{path}' cannot be read as csv: it is not written in {encoding} "
+            "(say in what: '--read encoding=cp1252', or encoding under [file] in the bounds), a "
+            "name is too long, or lines end in carriage returns alone (save them with line feeds)."
         ) from None
     if not any(names):
         raise InvalidInputError(f"The first line of '{path}' names no columns.")
     return names
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return names of columns; one that was there becomes x.1, x.2, as pandas calls them."""
+    found: list[str] = []
+    for name in names:
+        free = (each for k in count(1) if (each := f"{name}.{k}") not in {*names, *found})
+        found.append(next(free) if name in found else name)
+    return found
 
 
 def csv_batches(
@@ -156,49 +207,34 @@ def csv_batches(
     types: Mapping[str, str],
     text: TextFormat,
     *,
-    strict: bool = False,
+    strict: bool = False,  # for the eyes of the owner: what cannot be read is an error
 ) -> Iterator[Any]:
-    """Yield tables of the columns in `types`: of these types where Arrow can, else of texts.
-
-    With `strict`, for the eyes of the owner, a line that cannot be read is an error.
-    """
+    """Yield tables of the columns in `types`: of these types where Arrow can, else of texts."""
     pa, compute = arrow(), arrow("compute")
-    d, q = re.escape(text.delimiter), QUOTE
-    # A field is in quotes from its beginning, or not; quotes inside it mean nothing.
-    tail = f"[^{q}{d}\\n][^{d}\\n]*"
-    field = f"(?:{tail}|{q}(?:[^{q}\\n]|{q}{q})*{q}(?:{tail})?|)"
-    closed_line = f"^{field}(?:{d}{field})*\\n$"
-    quoted_field = f"(^|{d}){q}(?:[^{q}\\n]|{q}{q})*{q}"
+    # Where lines are joined, text behind a quote says that it was not meant to close one.
+    record, quoted = _patterns(text, has_tails=not (strict and text.line_breaks))
     declared = {name: type_of(each) for name, each in types.items()}
     is_common = text.decimal == "." and not text.thousands and not text.missing
-    n_before = 1
-    for block in read_blocks(path):
-        if text.encoding != "utf-8":  # a letter of it is one byte, so that no line changes another
-            block = block.decode(text.encoding, "replace").encode()
-        if b"\r" in block:  # alone it would end a line for Arrow
-            block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
-        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
-        offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int64))
-        buffers = [None, offsets, pa.py_buffer(block)]  # lines with their ends, not copied
-        lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+    n_lines = 2  # to the first of a record
+    for block, ends in read_records(path, text):
+        bare = records = _lines(block, ends)
         if QUOTE.encode() in block:
-            bare = compute.replace_substring_regex(lines, quoted_field, r"\1")
-            is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
-            is_good = compute.and_(compute.match_substring_regex(lines, closed_line), is_good)
-        else:
-            is_good = compute.equal(compute.count_substring(lines, text.delimiter), len(names) - 1)
-        if is_good.true_count < len(lines):
+            bare = compute.replace_substring_regex(records, quoted, r"\1")
+        is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
+        if bare is not records:
+            is_good = compute.and_(compute.match_substring_regex(records, f"^{record}$"), is_good)
+        n_lines += block.count(b"\n") if strict else 0
+        if is_good.true_count < len(records):
             blank = pa.scalar(b"\n", pa.large_binary())
-            odd = compute.index(compute.or_(is_good, compute.equal(lines, blank)), False).as_py()
+            odd = compute.index(compute.or_(is_good, compute.equal(records, blank)), False).as_py()
             if strict and odd >= 0:
+                n_lines -= block.count(b"\n", int(ends[odd - 1]) if odd else 0)
                 raise InvalidInputError(
-                    f"Line {n_before + odd + 1} of '{path}' does not have as many fields as the "
-                    "first line, or leaves a quote open. Each line is read as one record: close "
-                    "the quote, remove line breaks inside quotes, or save the table as Parquet."
+                    f"Line {n_lines} of '{path}' does not have as many fields as the first "
+                    "line, or leaves a quote open. Close the quote, or save the table as Parquet."
                 )
-            # [Z4] each line alone; the others are kept as they are
-            block = b"".join(compute.if_else(is_good, lines, blank).to_pylist())
-        n_before += len(ends)
+            # [Z4] each record alone; the others are kept as they are
+            block = b"".join(compute.if_else(is_good, records, blank).to_pylist())
         table = None
         if is_common:
             with contextlib.suppress(pa.ArrowException):
@@ -217,7 +253,9 @@ def _read_block(
         read_options=reader.ReadOptions(
             column_names=list(names), use_threads=False, block_size=len(block) + 1
         ),
-        parse_options=reader.ParseOptions(delimiter=text.delimiter, ignore_empty_lines=False),
+        parse_options=reader.ParseOptions(
+            delimiter=text.delimiter, ignore_empty_lines=False, newlines_in_values=text.line_breaks
+        ),
         convert_options=reader.ConvertOptions(
             column_types=types,
             include_columns=list(types),
@@ -274,8 +312,9 @@ def guess_types(tables: Iterable[Any], names: Sequence[str], text: TextFormat) -
 
 def sniff_text(path: Path, **known: Any) -> TextFormat | None:
     """Find out how a table is written, from its first lines; for the eyes of its owner."""
-    with open_text(path) as file:
-        block = file.read(BLOCK_BYTES)
+    file, line, _ = open_text(path, PLAIN_TEXT)
+    with file:
+        block = line + file.read(BLOCK_BYTES)
         sample = block[:SAMPLE_BYTES]
         encoding, decoder = known.get("encoding"), codecs.getincrementaldecoder("utf-8")()
         try:  # by all of the file: one name far down may need it
@@ -305,4 +344,9 @@ def sniff_text(path: Path, **known: Any) -> TextFormat | None:
     points = sum(1 for cell in cells if WITH_POINT.fullmatch(cell) and not GROUPED.fullmatch(cell))
     if delimiter != "," and commas > points:
         found |= {"decimal": ",", "thousands": "." if any(map(GROUPED.fullmatch, cells)) else ""}
-    return TextFormat.from_record({**found, **known})
+    found["line_breaks"] = True
+    text = TextFormat.from_record({**found, **known})
+    file, line, _ = open_text(path, text)
+    file.close()
+    broken = (block.count(b"\n") > len(ends) for block, ends in read_records(path, text))
+    return replace(text, line_breaks=line.count(b"\n") > 1 or any(broken))
