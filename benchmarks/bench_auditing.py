@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, Fabricator
 from sfumato.audit import density_difference, empirical_epsilon
-from sfumato.audit.empirical import interval
 from sfumato.mechanisms import EntryMechanism
 from sfumato.privacy import mu_from_budget
 
@@ -135,17 +134,13 @@ def _matched(rows: np.ndarray, made: np.ndarray) -> dict[str, Any]:
     hits = int((ranks == 1).sum())
     return {
         "rate": round(hits / len(made), 4),
-        "interval": [round(end, 4) for end in interval(hits, len(made), 0.95)],
+        "interval": [round(end, 4) for end in binomtest(hits, len(made)).proportion_ci(0.95)],
         "median_rank": float(np.median(ranks)),
         "candidates": len(rows),
     }
 
 
-PARTS = {
-    "density": density,
-    "power": power,
-    "matches": matches,
-}
+PARTS = {"density": density, "power": power, "matches": matches}
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONUNBUFFERED", "1")

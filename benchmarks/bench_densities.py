@@ -240,10 +240,7 @@ def main() -> None:
         numbers += parts[part]()
     write(
         "densities",
-        {
-            "worst_ratio": max(each["ratio"] for each in numbers),
-            "rows": numbers,
-        },
+        {"worst_ratio": max(each["ratio"] for each in numbers), "rows": numbers},
         seed=SEED,
         runs=RUNS,
     )

@@ -1,6 +1,6 @@
 """Private densities, kernel machines and mean curves: what the noise costs.
 
-SFUMATO_DATA=... python -m benchmarks.bench_functions_utility [rate] [plane] [tables] [curves]
+SFUMATO_DATA=... python -m benchmarks.bench_functions_utility [rate] [tables] [curves]
 
 The tables need SFUMATO_DATA (Adult) and stand beside diffprivlib's logistic regression where
 SFUMATO_PEERS_PYTHON names a Python that has it. Encodings, bandwidth and the rule for λ were
@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.peers_diffprivlib import accuracies
 from benchmarks.recording import timed, write
 from sfumato import Bounds, PrivateKernelClassifier, PrivateMeanCurve
-from sfumato.papers.functions import PrintedKernelClassifier, ProcessDensity
+from sfumato.papers.functions import ProcessDensity
 
 warnings.filterwarnings("ignore", message="delta=")
 SEED, DELTA = 0, 1e-5
@@ -73,40 +73,6 @@ def _slope(numbers: list[dict[str, Any]], d: int, name: str) -> float:
     rows = [row for row in numbers if row["d"] == d and row["n"] >= 2000]
     logs = np.log([[row["n"], row[name]] for row in rows])
     return round(float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), 3)
-
-
-# A kernel machine in the plane -------------------------------------------------------------------
-
-
-def wave(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    X = rng.uniform(size=(n, 2))
-    y = (np.sin(6 * X[:, 0]) / 4 + 0.5 > X[:, 1]).astype(int)
-    return X, np.where(rng.random(n) < 0.03, 1 - y, y)
-
-
-def plane() -> None:
-    """Rows n = 1000, λ = 0.01, epsilon 1, delta 1e-5; the printed noise and the analytic one."""
-    numbers = []
-    for loss in ("hinge", "huber"):
-        row: dict[str, Any] = {"loss": loss}
-        for name, change in (
-            ("plain", {"epsilon": np.inf}),
-            ("strict", {}),
-            ("paper", {}),
-        ):
-            found = []
-            for run in range(10):
-                rng = np.random.default_rng(SEED + run)
-                (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 5000)
-                kind = PrintedKernelClassifier if name == "paper" else PrivateKernelClassifier
-                model = kind(
-                    loss, bandwidth=0.3, regularization=0.01, delta=DELTA, bounds=UNIT, **change
-                ).fit(X, y)
-                found.append(model.score(X_test, y_test))
-            row[name] = round(float(np.mean(found)), 4)
-            row[f"{name}_noise"] = round(model.noise_std_, 3)
-        numbers.append(row)
-    write("functions_plane", numbers, seed=SEED, epsilon=1.0, delta=DELTA, runs=10)
 
 
 # Tables beside diffprivlib -----------------------------------------------------------------------
@@ -269,7 +235,7 @@ def curves() -> None:
 
 
 def main() -> None:
-    tasks = {"rate": rate, "plane": plane, "tables": tables, "curves": curves}
+    tasks = {"rate": rate, "tables": tables, "curves": curves}
     for name in sys.argv[1:] or tasks:
         tasks[name]()
 

@@ -42,10 +42,7 @@ def main() -> None:
     usps = images(Setting(), "usps")
     tasks = {
         "six sectors, 5,000 rows": (Split(*sectors(5000, 0), *sectors(2000, 1)), DISC),
-        "parity of USPS": (
-            Split(usps.X, usps.y % 2, usps.X_test, usps.y_test % 2),
-            PIXELS,
-        ),
+        "parity of USPS": (Split(usps.X, usps.y % 2, usps.X_test, usps.y_test % 2), PIXELS),
     }
     numbers = []
     for name, (split, words) in tasks.items():

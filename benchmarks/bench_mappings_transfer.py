@@ -78,21 +78,15 @@ def released(rows: Rows, labels: Rows, name: str, **parameters: Any) -> tuple[Pa
 
 
 def tried(
-    source: Path,
-    target: Rows,
-    known: Rows,
-    test: Rows,
-    y_test: Rows,
-    seed: int,
-    **parameters: Any,
+    source: Path, target: Rows, known: Rows, test: Rows, y_test: Rows, seed: int, **parameters: Any
 ) -> dict[str, Any]:
     """Learn one target and return its accuracy on test rows, with what decided."""
     model = PrivateTransferClassifier(delta=DELTA, random_state=seed, **parameters)
     fitted, time = timed(lambda: model.fit(source, None, target, known))
     return {
         "accuracy": round(float(np.mean(fitted.predict(test) == y_test)), 4),
-        "start": getattr(fitted, "start_", "labels"),
-        "source_weight": round(float(getattr(fitted, "source_weight_", 0.0)), 3),
+        "start": fitted.start_,
+        "source_weight": round(fitted.source_weight_, 3),
         "fit_cpu_s": round(time["cpu_s"], 1),
     }
 
@@ -145,31 +139,23 @@ def labels_curve(asked: str = "", n_asked: str = "") -> None:
                 write("mappings_labels", numbers, seed=0, unit="record", epsilon=1.0, delta=DELTA)
 
 
-# The source's images as they are (256 features, unlike the target's 784), or in MNIST's frame.
-FRAMES: dict[str, Any] = {"16 x 16": lambda rows: rows, "enlarged": enlarged}
-
-
-def usps_to_mnist(n_asked: str = "", frame_asked: str = "", seed: str = "") -> None:
-    """The paper's Table 3: 60,000 target rows, 100 to 500 labels."""
+def usps_to_mnist(n_asked: str = "", seed: str = "") -> None:
+    """The paper's Table 3: 60,000 target rows, 100 to 500 labels; the source in MNIST's frame."""
     X, y, X_test, y_test = mnist()
     U, u, _, _ = usps()
     record = {"bounds": Bounds(norm=1.0, labels=DIGITS), "epsilon": 1.0}
     T, V = unit(X.astype(np.float64)), unit(X_test.astype(np.float64))
-    for frame in [frame_asked] if frame_asked else FRAMES:
-        path = released(unit(FRAMES[frame](U)), u, f"usps {frame}", **record)[0]
-        for n_labels in [int(n_asked)] if n_asked else (10, 30, 50):
-            for number in [int(seed)] if seed else FEW_SEEDS:
-                known = few_labels(y, n_labels, number)
-                run = tried(path, T, known, V, y_test, number, **record)
-                key = {"labels": 10 * n_labels, "frame": frame, "run": number}
-                numbers = joined("mappings_usps_mnist", [key | run], *key)
-                write("mappings_usps_mnist", numbers, seed=0, unit="record", epsilon=1.0)
+    path = released(unit(enlarged(U)), u, "usps", **record)[0]
+    for n_labels in [int(n_asked)] if n_asked else (10, 30, 50):
+        for number in [int(seed)] if seed else FEW_SEEDS:
+            known = few_labels(y, n_labels, number)
+            run = tried(path, T, known, V, y_test, number, **record)
+            key = {"labels": 10 * n_labels, "frame": "enlarged", "run": number}
+            numbers = joined("mappings_usps_mnist", [key | run], *key)
+            write("mappings_usps_mnist", numbers, seed=0, unit="record", epsilon=1.0)
 
 
-PARTS = {
-    "labels": labels_curve,
-    "usps_mnist": usps_to_mnist,
-}
+PARTS = {"labels": labels_curve, "usps_mnist": usps_to_mnist}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

@@ -47,11 +47,7 @@ INSTANCES: dict[str, Any] = {
         bandwidth=4.0, n_fourier=256, epsilon=np.inf, bounds=WIDE_BOX
     ),
     "PrivateKernelRegressor": sf.PrivateKernelRegressor(
-        target_bounds=(-500.0, 500.0),
-        bandwidth=4.0,
-        n_fourier=256,
-        epsilon=np.inf,
-        bounds=WIDE_BOX,
+        target_bounds=(-500.0, 500.0), bandwidth=4.0, n_fourier=256, epsilon=np.inf, bounds=WIDE_BOX
     ),
     "PrivateMeanCurve": sf.PrivateMeanCurve(epsilon=np.inf, bounds=WIDE_BOX),
     "PrivateLargeMarginGaussianClassifier": sf.PrivateLargeMarginGaussianClassifier(
@@ -95,8 +91,8 @@ ODD_CELL = (
 )
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "PrivateTransferClassifier": {
-        "check_fit_score_takes_y": "two domains: fit(source, y_source, target, y_target)",
-    },
+        "check_fit_score_takes_y": "two domains: fit(source, y_source, target, y_target)"
+    }
 }
 
 
@@ -359,10 +355,7 @@ CASES: dict[str, list[PrivateCase]] = {
     "PrivateLinearClassifier": [
         PrivateCase(
             sf.PrivateLinearClassifier(
-                whiten=True,
-                n_steps=3,
-                bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]),
-                **LINEAR,
+                whiten=True, n_steps=3, bounds=sf.Bounds(norm=8.0, labels=[0, 1, 2]), **LINEAR
             ),
             *digits_case(),
         ),
@@ -376,10 +369,7 @@ CASES: dict[str, list[PrivateCase]] = {
             ),
             *blobs_case(),
         ),
-        PrivateCase(
-            sf.PrivateLinearClassifier(n_steps=3, bounds=RANGES, **LINEAR),
-            *ranges_case(),
-        ),
+        PrivateCase(sf.PrivateLinearClassifier(n_steps=3, bounds=RANGES, **LINEAR), *ranges_case()),
         PrivateCase(
             sf.PrivateLinearClassifier(n_steps=2, bounds=TABLE, **LINEAR),
             *table_case(),
@@ -412,7 +402,7 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(
             sf.PrivateKernelRegressor(target_bounds=(0.0, 1.0), bounds=CUBE, **RIDGE),
             *two_classes(plane_case()),
-        ),
+        )
     ],
     "PrivateMeanCurve": [
         PrivateCase(

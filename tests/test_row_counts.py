@@ -51,14 +51,10 @@ BALL = Bounds(norm=2.0, labels=[0, 1, 2])
 # components beside a minimiser, pure epsilon, labels left out.
 FURTHER = {
     "PrivateDensity": [
-        PrivateDensity(delta=1e-5, bounds=WIDE),  # its cells by a rule
+        PrivateDensity(delta=1e-5, bounds=WIDE)  # its cells by a rule
     ],
-    "PrivateLinearClassifier": [
-        PrivateLinearClassifier(n_components=2, n_steps=3, bounds=BALL),
-    ],
-    "PrivateLargeMarginGaussianClassifier": [
-        PrivateLargeMarginGaussianClassifier(2, bounds=BALL),
-    ],
+    "PrivateLinearClassifier": [PrivateLinearClassifier(n_components=2, n_steps=3, bounds=BALL)],
+    "PrivateLargeMarginGaussianClassifier": [PrivateLargeMarginGaussianClassifier(2, bounds=BALL)],
 }
 
 

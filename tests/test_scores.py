@@ -24,11 +24,7 @@ from sfumato import (
     TableBounds,
     release_score,
 )
-from sfumato.exceptions import (
-    InvalidInputError,
-    MissingBoundsError,
-    UnprotectedScoreWarning,
-)
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnprotectedScoreWarning
 from sfumato.mechanisms.base import taped
 from sfumato.models.additive import is_first_alone
 from sfumato.models.base import PrivateEstimator

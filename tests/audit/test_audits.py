@@ -10,22 +10,9 @@ import pytest
 from scipy.stats import norm
 from sklearn.base import clone
 
-from sfumato import (
-    Bounds,
-    Fabricator,
-    PrivateGaussianClassifier,
-    PrivateMoments,
-    PrivatePCA,
-)
+from sfumato import Bounds, Fabricator, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.audit import audit, empirical_epsilon
-from sfumato.audit.audits import (
-    DRAWS,
-    FITS,
-    _attack,
-    log_ratio,
-    pattern,
-    two_point,
-)
+from sfumato.audit.audits import DRAWS, FITS, _attack, log_ratio, pattern, two_point
 from sfumato.audit.testing import PrivateCase, seeded_noise
 from sfumato.audit.testing.contracts import neighbours
 from sfumato.audit.testing.taint import fit

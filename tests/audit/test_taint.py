@@ -29,12 +29,7 @@ import polars as pl
 import pytest
 
 from sfumato import Bounds, PrivateMoments, PrivatePCA
-from sfumato.audit.testing import (
-    PrivateCase,
-    contracts as c,
-    inspection,
-    taint_test,
-)
+from sfumato.audit.testing import PrivateCase, contracts as c, inspection, taint_test
 from sfumato.audit.testing.inspection import described, first_difference, holds_a_row, leaves
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import prepay

@@ -118,12 +118,7 @@ class Site:
 
 
 def party_in(
-    folder: Path,
-    rows: Rows,
-    y: Any,
-    bounds: Any,
-    name: str = "one",
-    relation: str = "replace_one",
+    folder: Path, rows: Rows, y: Any, bounds: Any, name: str = "one", relation: str = "replace_one"
 ) -> Party:
     ledger = Ledger(folder / f"{name}.db")
     budget = ledger.create("rows", epsilon=1e6, delta=1e-5, relation=relation)

@@ -29,13 +29,7 @@ from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.additive_rows import HatRows, HatSums, PairRows, PublicColumns, Sides
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums import (
-    ArrayRecords,
-    ClassCounts,
-    ClassMoments,
-    MeanAndSquares,
-    SecondMoment,
-)
+from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, MeanAndSquares, SecondMoment
 from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
 from sfumato.sums.maps import (
     BesideTarget,

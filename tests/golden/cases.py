@@ -363,11 +363,7 @@ def linked_tables() -> Iterator[tuple[str, Case]]:
     second["day"] = (365 * CELLS[:, 4]).astype(int)
     for relation in RELATIONS:
         model = sf.Fabricator(
-            unit="person",
-            relation=relation,
-            bounds=linked.bounds,
-            random_state=0,
-            **BUDGET,
+            unit="person", relation=relation, bounds=linked.bounds, random_state=0, **BUDGET
         )
 
         def ask(model: Any, _: Any) -> dict[str, Any]:
@@ -412,10 +408,7 @@ def transfer() -> Iterator[tuple[str, Case]]:
             "random_state": 0,
             **BUDGET,
         }
-        for name, settings in {
-            "public target": {},
-            "target alone": {"use_source": False},
-        }.items():
+        for name, settings in {"public target": {}, "target alone": {"use_source": False}}.items():
             model = sf.PrivateTransferClassifier(**settings, **words)
 
             def run(ledger: Any, model: Any = model) -> tuple[Any, dict[str, Any]]:

@@ -22,12 +22,7 @@ from sfumato.exceptions import (
 )
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.receipt import Receipt
-from sfumato.privacy.events import (
-    Event,
-    GaussianEvent,
-    PureEvent,
-    RepeatedEvent,
-)
+from sfumato.privacy.events import Event, GaussianEvent, PureEvent, RepeatedEvent
 from tests.privacy.events import EVERY_KIND
 
 

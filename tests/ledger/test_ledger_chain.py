@@ -17,11 +17,7 @@ from sfumato.ledger import chain as ledger_chain, store as ledger_store
 from sfumato.ledger.chain import EVERY, encode_event
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.spending import Scale, Spending
-from sfumato.privacy.events import (
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-)
+from sfumato.privacy.events import GaussianEvent, LaplaceEvent, PureEvent
 
 
 @pytest.fixture

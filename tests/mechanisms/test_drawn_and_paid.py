@@ -53,11 +53,7 @@ from sfumato.mechanisms import (
 )
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import Words, drawing_from
-from sfumato.mechanisms.exponential import (
-    QuantileMechanism,
-    RankMechanism,
-    SpanningTreeMechanism,
-)
+from sfumato.mechanisms.exponential import QuantileMechanism, RankMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.gaussian import GaussianShareMechanism
 from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
@@ -329,11 +325,7 @@ CASES = [
         *PLANES,
         others=0.125,
     ),
-    Case(
-        GammaObjectiveMechanism(2.0, 0.125, 3.0, epsilon=1.0, size=4),
-        *PLANES,
-        others=0.125,
-    ),
+    Case(GammaObjectiveMechanism(2.0, 0.125, 3.0, epsilon=1.0, size=4), *PLANES, others=0.125),
 ]
 
 

@@ -47,11 +47,7 @@ from sfumato.mechanisms.objective import (
 from sfumato.mechanisms.sampling import rounded_noise
 from sfumato.papers.functions.printed import printed_mechanism
 from sfumato.privacy.composition import epsilon_spent
-from sfumato.privacy.events import (
-    GaussianEvent,
-    NonPrivateEvent,
-    ObjectivePerturbationEvent,
-)
+from sfumato.privacy.events import GaussianEvent, NonPrivateEvent, ObjectivePerturbationEvent
 from sfumato.privacy.guarantee import Status
 
 FALSE_ALARM = 1e-6
@@ -62,7 +58,7 @@ ADDITIVE: dict[str, tuple[Mechanism, tuple[int, ...]]] = {
     "entry": (EntryMechanism(entry_bound=0.5, epsilon=2.0), (300, 10)),
 }
 OTHERS: dict[str, tuple[Mechanism, Any]] = {
-    "exponential": (ExponentialMechanism(sensitivity=1.0, epsilon=1.0), [0.0, 1.0]),
+    "exponential": (ExponentialMechanism(sensitivity=1.0, epsilon=1.0), [0.0, 1.0])
 }
 ALL = {name: (m, np.zeros(shape)) for name, (m, shape) in ADDITIVE.items()} | OTHERS
 

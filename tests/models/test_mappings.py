@@ -10,11 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import sfumato
-from sfumato import (
-    MembershipAutoencoder,
-    MembershipClassifier,
-    MembershipMapping,
-)
+from sfumato import MembershipAutoencoder, MembershipClassifier, MembershipMapping
 from sfumato.models.mappings import (
     SEEDS,
     choose_inducing,
@@ -100,9 +96,7 @@ def test_mapping_is_algorithm_1(rng: np.random.Generator) -> None:
     assert mapping.kernel_variance_ == pytest.approx(slow["variance"], rel=1e-7)
 
 
-def test_classifier_gives_the_class_with_the_least_error(
-    digits: Digits,
-) -> None:
+def test_classifier_gives_the_class_with_the_least_error(digits: Digits) -> None:
     X, y = digits
     names = np.array(["zero", "one", "two", "three"])[y]
     model = MembershipClassifier(8, n_layers=2, branch_size=100, random_state=0).fit(

@@ -12,11 +12,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.models import linear as pca_module
 from sfumato.models.budget import Budget
-from sfumato.models.gaussians import (
-    CentredGaussians,
-    ClassGaussians,
-    ClassGaussianSums,
-)
+from sfumato.models.gaussians import CentredGaussians, ClassGaussians, ClassGaussianSums
 from sfumato.models.linear import top_eigenvectors
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall

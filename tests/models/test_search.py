@@ -15,11 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import sfumato as sf
-from sfumato.exceptions import (
-    BudgetExceededError,
-    InvalidInputError,
-    LedgerError,
-)
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
@@ -96,11 +92,7 @@ def test_what_is_drawn_is_what_was_planned(relation: str) -> None:
     """Every run makes the releases of its plan: the noise on the tape is that of the events."""
     X, y = rows()
     tried = sf.PrivateSearchCV(
-        linear(relation=relation),
-        {"n_steps": [2]},
-        mean_runs=2.0,
-        epsilon=2.0,
-        delta=1e-4,
+        linear(relation=relation), {"n_steps": [2]}, mean_runs=2.0, epsilon=2.0, delta=1e-4
     )
     with taped() as tape:
         tried.fit(X, y)
@@ -233,8 +225,7 @@ def test_runs_that_are_not_gaussian_get_less() -> None:
 def test_a_run_cannot_draw_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rows(60)
     monkeypatch.setattr(
-        "sfumato.models.search.planned_events",
-        lambda *_: (GaussianMechanism(1.0, 50.0).event(),),
+        "sfumato.models.search.planned_events", lambda *_: (GaussianMechanism(1.0, 50.0).event(),)
     )
     with pytest.raises(LedgerError, match="does not cover"):
         search().fit(X, y)

@@ -19,12 +19,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.mechanisms.base import taped
 from sfumato.models.density import PrivateDensity
 from sfumato.models.features import Domain
-from sfumato.models.smoothing import (
-    Cells,
-    _best_blocks,
-    density_threshold,
-    smooth,
-)
+from sfumato.models.smoothing import Cells, _best_blocks, density_threshold, smooth
 from sfumato.privacy.events import LaplaceEvent
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=["a", "b"])
@@ -199,10 +194,7 @@ def test_a_person_moves_as_many_cells_as_noise_is_made_for(relation: str, way: s
 # The nearest density ----------------------------------------------------------------------------
 
 
-@given(
-    arrays(float, 20, elements=st.floats(-5, 5)),
-    arrays(float, 20, elements=st.floats(0.01, 5)),
-)
+@given(arrays(float, 20, elements=st.floats(-5, 5)), arrays(float, 20, elements=st.floats(0.01, 5)))
 def test_the_threshold_never_moves_away_from_a_density(
     values: np.ndarray, truth: np.ndarray
 ) -> None:

@@ -126,10 +126,7 @@ REFUSED_TARGETS = {
     "too few labels": ({}, lambda T, t: (T, t[:5])),
     "a label that is not known": ({}, lambda T, t: (T, np.where(t == 3, 77, t))),
     "unlike features": ({}, lambda T, t: (T[:, :20], t)),
-    "alone, without a label": (
-        {"use_source": False},
-        lambda T, t: (T, np.full(len(t), -1)),
-    ),
+    "alone, without a label": ({"use_source": False}, lambda T, t: (T, np.full(len(t), -1))),
     "one row": ({}, lambda T, t: (T[:1], np.array([-1]))),
     "-1 as a label": (
         {"bounds": Bounds(norm=5.0, labels=[-1, 1])},

@@ -17,12 +17,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.selection import RunLaw
 from sfumato.privacy.distributions import pld_delta, profile_masses
-from sfumato.privacy.events import (
-    GaussianEvent,
-    PureEvent,
-    RepeatedEvent,
-    SelectionEvent,
-)
+from sfumato.privacy.events import GaussianEvent, PureEvent, RepeatedEvent, SelectionEvent
 from sfumato.privacy.renyi import (
     ORDERS,
     cut_probability,

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato import Guarantee
-from sfumato.privacy.events import (
-    GaussianEvent,
-    NonPrivateEvent,
-    PureEvent,
-    RepeatedEvent,
-)
+from sfumato.privacy.events import GaussianEvent, NonPrivateEvent, PureEvent, RepeatedEvent
 from sfumato.report import LedgerExtract, Report, Result
 from sfumato.report.words import LIMITS
 
@@ -70,10 +65,7 @@ class Reader(HTMLParser):
 
 
 def forms(report):
-    return {
-        "json": report.to_json(),
-        "html": Reader(report.to_html()).plain,
-    }
+    return {"json": report.to_json(), "html": Reader(report.to_html()).plain}
 
 
 # What is said -------------------------------------------------------------------------------

@@ -117,11 +117,7 @@ def requests(draw: Any, house: House, method: str, path: str, operation: Schema)
     """Return a request of an operation: most of it as described, and sometimes a part broken."""
     parts = operation["parts"]
     jobs = [one["id"] for one in house.office.store.find("job")]
-    known = {
-        "name": ["patients"],
-        "identity": jobs,
-        "file": ["guarantee.json"],
-    }
+    known = {"name": ["patients"], "identity": jobs, "file": ["guarantee.json"]}
     query: Schema = {}
     for one in operation.get("parameters", ()):
         if one["in"] == "path":

@@ -127,9 +127,7 @@ def members_of(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if name != "SHA256SUMS"}
 
 
-def alterations(
-    members: dict[str, bytes],
-) -> Iterator[tuple[str, Callable[[], dict[str, bytes]]]]:
+def alterations(members: dict[str, bytes]) -> Iterator[tuple[str, Callable[[], dict[str, bytes]]]]:
     """Yield all altered files, to be made when wanted, with what was altered and how."""
     header = json.loads(members[HEADER])
     for place in _places(header["model"], ()):

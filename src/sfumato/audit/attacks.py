@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 from scipy.stats import norm, rankdata
 
-from sfumato.audit.empirical import check_confidence, lower_limit, upper_limit
+from sfumato.audit.empirical import lower_limit, upper_limit
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.bounds import label_places
@@ -39,6 +39,7 @@ DIAGNOSTIC = (
     "that would spend privacy that no budget has paid for."
 )
 LOW_RATES = (0.01, 0.001)
+CONFIDENCE = 0.95
 MIN_PROBABILITY = 1e-12
 _SCORES = ("decision_function", "predict_proba")
 OBSERVATIONS = {  # which methods offer them
@@ -52,15 +53,14 @@ OBSERVATIONS = {  # which methods offer them
 
 def choose_observation(model: Any, observation: str | None, *, with_labels: bool) -> str:
     """Return the observation asked for, or the first that the model offers."""
-    offered = []
-    for name, methods in OBSERVATIONS.items():
-        # A mixture has chances too, but not of labels.
-        of_labels = name in ("loss", "margin", "confidence")
-        is_known = (with_labels or name not in ("loss", "margin")) and (
-            not of_labels or hasattr(model, "classes_")
-        )
-        if is_known and any(hasattr(model, method) for method in methods):
-            offered.append(name)
+    classifies = hasattr(model, "classes_")  # a mixture has chances too, but not of labels
+    of_own_label = classifies and with_labels
+    known = {"loss": of_own_label, "margin": of_own_label, "confidence": classifies}
+    offered = [
+        name
+        for name, methods in OBSERVATIONS.items()
+        if known.get(name, True) and any(hasattr(model, method) for method in methods)
+    ]
     if observation is None:
         if not offered:
             raise InvalidInputError(
@@ -82,8 +82,6 @@ def choose_observation(model: Any, observation: str | None, *, with_labels: bool
 
 def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> Array:
     """Return the number of each row."""
-    if observation in ("loss", "margin") and y is None:
-        raise InvalidInputError(f"The observation {observation!r} needs the labels of the rows.")
     method = next((m for m in OBSERVATIONS[observation] if hasattr(model, m)), "")
     found = np.array(to_numpy(getattr(model, method)(X)), dtype=np.float64)
     if observation in ("margin", "confidence") and found.ndim == 1:
@@ -169,8 +167,6 @@ def membership_attack(
     y_members: ArrayLike | None = None,
     y_non_members: ArrayLike | None = None,
     observation: str | None = None,
-    rates: Sequence[float] = LOW_RATES,
-    confidence: float = 0.95,
 ) -> MembershipAttack:
     """Call a row a member when its distance, loss or margin is small enough.
 
@@ -184,15 +180,11 @@ def membership_attack(
         Their labels.
     observation : {"distance", "loss", "margin", "confidence", "density"}, optional
         What is thresholded; by default the first of them that the model offers.
-    rates : sequence of float, default=(0.01, 0.001)
-        False-positive rates at which the true-positive rate is told.
-    confidence : float, default=0.95
-        Of the intervals.
 
     Returns
     -------
     MembershipAttack
-        ROC curve and figures with confidence intervals.
+        ROC curve, and figures with 95 % confidence intervals.
     """
     with_labels = y_members is not None and y_non_members is not None
     observation = choose_observation(model, observation, with_labels=with_labels)
@@ -200,8 +192,6 @@ def membership_attack(
         observe(model, members, y_members, observation),
         observe(model, non_members, y_non_members, observation),
         observation=observation,
-        rates=rates,
-        confidence=confidence,
     )
 
 
@@ -211,10 +201,8 @@ def attack_from_values(
     *,
     observation: str = "value",
     rates: Sequence[float] = LOW_RATES,
-    confidence: float = 0.95,
 ) -> MembershipAttack:
     """Run the threshold attack on numbers that are there, small for members."""
-    check_confidence(confidence)
     sides = []
     for name, given in (("members", members), ("others", non_members)):
         values = np.sort(np.asarray(given, dtype=np.float64).ravel())
@@ -222,8 +210,6 @@ def attack_from_values(
             raise InvalidInputError(f"An attack needs at least 4 {name} with finite numbers.")
         sides.append(values)
     inside, outside = sides
-    if not all(0 < rate < 1 for rate in rates):
-        raise InvalidInputError("'rates' must lie in (0, 1).")
     # Area under the curve with the variance of DeLong et al. (1988), from ranks
     m, n = len(inside), len(outside)
     together = rankdata(np.concatenate([inside, outside]))
@@ -231,29 +217,27 @@ def attack_from_values(
     below = (together[m:] - rankdata(outside)) / m
     area = float(above.mean())
     variance = above.var(ddof=1) / m + below.var(ddof=1) / n
-    reach = float(norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
+    reach = float(norm.ppf((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
     thresholds = np.unique(np.concatenate(sides))
     true, false = (np.searchsorted(side, thresholds, side="right") / len(side) for side in sides)
     return MembershipAttack(
         auc=Estimate(area, max(0.0, area - reach), min(1.0, area + reach)),
-        true_positive_rates={
-            float(rate): _rate_at(inside, outside, rate, confidence) for rate in rates
-        },
+        true_positive_rates={rate: _rate_at(inside, outside, rate) for rate in rates},
         curve=(np.append(0.0, false), np.append(0.0, true)),
         observation=observation,
-        confidence=confidence,
+        confidence=CONFIDENCE,
         n_members=len(inside),
         n_non_members=len(outside),
     )
 
 
-def _rate_at(inside: Array, outside: Array, rate: float, confidence: float) -> Estimate:
+def _rate_at(inside: Array, outside: Array, rate: float) -> Estimate:
     """True-positive rate at a false-positive rate, with limits that need no assumption.
 
     The k-th smallest of n others has a false-positive rate of law Beta(k, n - k + 1): the lower
     limit takes a threshold that is surely strict enough, the upper one that is surely not.
     """
-    risk = (1 - confidence) / 4
+    risk = (1 - CONFIDENCE) / 4
     n, m = len(outside), len(inside)
     places = np.arange(1, n + 1)
     strict = int((betaincinv(places, n - places + 1, 1 - risk) <= rate).sum())

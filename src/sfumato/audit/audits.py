@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state, get_tags
 
-from sfumato.audit.attacks import choose_observation, membership_attack
+from sfumato.audit.attacks import membership_attack
 from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.audit.membership import membership_score
 from sfumato.audit.report import AuditReport, TwoPoint
@@ -100,8 +100,6 @@ def audit(
         parts["guarantee"] = parts["two_point"].guarantee if fitted is None else fitted
     if members is not None and non_members is not None:
         labels: dict[str, Any] = {"y_members": y_members, "y_non_members": y_non_members}
-        with_labels = y_members is not None and y_non_members is not None
-        observation = choose_observation(model, observation, with_labels=with_labels)
         for part, attack in (("score", membership_score), ("attack", membership_attack)):
             parts[part] = attack(model, members, non_members, observation=observation, **labels)
     if not parts:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
 
-from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.gaussian import epsilon_from_mu
 
@@ -43,13 +42,6 @@ def upper_limit(successes: ArrayLike, trials: ArrayLike, risk: float) -> Array:
     """Return p such that a larger probability is true with chance at most `risk`."""
     k, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     return np.asarray(1 - lower_limit(n - k, n, risk))
-
-
-def interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:
-    """Return both limits, each passed with half the risk."""
-    risk = (1 - confidence) / 2
-    low, high = (limit(successes, trials, risk) for limit in (lower_limit, upper_limit))
-    return float(low), float(high)
 
 
 def check_confidence(confidence: Any) -> float:
@@ -126,7 +118,6 @@ def empirical_epsilon(
     threshold: float | None = None,
     batched: bool = False,
     claimed: float | None = None,
-    n_jobs: int | None = None,
 ) -> EmpiricalEpsilon:
     """Run a mechanism on two neighbours and certify a lower bound on its epsilon.
 
@@ -157,8 +148,6 @@ def empirical_epsilon(
         Whether ``mechanism(D, n_runs)`` gives all outputs at once, one per row.
     claimed : float, optional
         The epsilon that was promised, to be compared with.
-    n_jobs : int, optional
-        Workers, see joblib.
 
     Returns
     -------
@@ -182,11 +171,7 @@ def empirical_epsilon(
     call: Any = mechanism if run is None else partial(run, ledger=None)
 
     def outputs(data: Any) -> Any:
-        if batched:
-            return call(data, n_runs)
-        if n_jobs is None:
-            return [call(data) for _ in range(n_runs)]
-        return map_in_parallel(lambda _: call(data), range(n_runs), n_jobs=n_jobs)
+        return call(data, n_runs) if batched else [call(data) for _ in range(n_runs)]
 
     found = [outputs(D), outputs(D_prime)]
     if statistic is not None:

@@ -74,7 +74,6 @@ def membership_score(
     y_members: ArrayLike | None = None,
     y_non_members: ArrayLike | None = None,
     observation: str | None = None,
-    random_state: Any = 0,
 ) -> MembershipScore:
     r"""Return :math:`\int (f_{members}(r) - f_{others}(r))^2\,dr` of what a model shows of a row.
 
@@ -89,8 +88,6 @@ def membership_score(
         Their labels.
     observation : {"distance", "loss", "margin", "confidence", "density"}, optional
         r; by default the first of them that the model offers.
-    random_state : int, RandomState or None, default=0
-        For centres and folds of the density difference.
 
     Returns
     -------
@@ -101,7 +98,7 @@ def membership_score(
     observation = choose_observation(model, observation, with_labels=with_labels)
     inside = observe(model, members, y_members, observation)
     outside = observe(model, non_members, y_non_members, observation)
-    found = density_difference(inside, outside, random_state=random_state)
+    found = density_difference(inside, outside)
     return MembershipScore(found.value, found.standard_error, observation, found, inside, outside)
 
 

@@ -350,11 +350,7 @@ _TROUBLE = {
 
 def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(
-        uri,
-        uri=uri != _MEMORY,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
+        uri, uri=uri != _MEMORY, timeout=timeout, isolation_level=None, check_same_thread=False
     )
 
 

@@ -6,14 +6,16 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-OF_METHODS = {
-    "$rows": """Parameters
+ROWS = """Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features){}
             Rows.
 
         Returns
-        -------""",
+        -------"""
+OF_METHODS = {
+    "$rows": ROWS.format(""),
+    "$records": ROWS.format(" or table"),
     "$self": """Returns
         -------
         Self

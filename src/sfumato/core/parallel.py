@@ -12,10 +12,7 @@ from threadpoolctl import threadpool_limits
 
 
 def map_in_parallel(
-    task: Callable[..., Any],
-    items: Sequence[Any],
-    *,
-    n_jobs: int | None,
+    task: Callable[..., Any], items: Sequence[Any], *, n_jobs: int | None
 ) -> list[Any]:
     """Return ``[task(item) for item in items]``, computed by `n_jobs` workers.
 

@@ -14,14 +14,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.messages import ReleaseStore, Reply, Request
 from sfumato.federated.party import Party, labels_of, sent_size, sum_digest
 from sfumato.federated.schema import pack
 from sfumato.federated.secure import Agreement, SumCoordinator
 from sfumato.ledger.receipt import Receipt
-from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianShareMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism, GaussianShareMechanism, symmetric_from
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.maps import RowMap
@@ -51,26 +50,20 @@ class Carrier(Protocol):
 
 
 class InThisProcess:
-    """Parties of a simulation, which answer in threads if there are several."""
+    """Parties of a simulation, which answer one after another."""
 
-    def __init__(self, parties: Iterable[Party], n_jobs: int | None = None) -> None:
+    def __init__(self, parties: Iterable[Party]) -> None:
         listed = list(parties)
         self._parties = {party.name: party for party in listed}
         if not listed or len(self._parties) != len(listed):
             raise InvalidInputError("A federation needs parties, each with a name of its own.")
-        self._n_jobs = n_jobs
         self.names: Sequence[str] = list(self._parties)
         told = [each for party in listed for each in party.conditions]
         self.conditions: Sequence[str] = list(dict.fromkeys(told))
 
     def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
         """Let each party answer."""
-        replies = map_in_parallel(
-            lambda name: self._parties[name].answer(requests[name]),
-            list(requests),
-            n_jobs=self._n_jobs,
-        )
-        return dict(zip(requests, replies, strict=True))
+        return {name: self._parties[name].answer(each) for name, each in requests.items()}
 
 
 @dataclass(frozen=True)
@@ -133,8 +126,6 @@ class Federation(RemoteRecords):
         With "secure": parties that may work with the coordinator without breaking the promise.
     dropouts : int, default=0
         Parties that may vanish in the middle.
-    n_jobs : int, optional
-        Threads in which parties answer in a simulation, see joblib.
     totals : path-like, optional
         Folder for released totals: a fit of the same `task` that was interrupted goes on there,
         and no sum is made a second time. Its readers learn what the model may tell.
@@ -181,7 +172,6 @@ class Federation(RemoteRecords):
         relation: str = "replace_one",
         colluding: int = 1,
         dropouts: int = 0,
-        n_jobs: int | None = None,
         totals: str | os.PathLike[str] | None = None,
         watch: Callable[[SumRound], Any] | None = None,
     ) -> None:
@@ -194,7 +184,7 @@ class Federation(RemoteRecords):
         self.task = secrets.token_hex(8) if task is None else task
         self.colluding = colluding if trust == "secure" else 0
         self.dropouts = dropouts
-        here = None if isinstance(parties, Carrier) else InThisProcess(parties, n_jobs)
+        here = None if isinstance(parties, Carrier) else InThisProcess(parties)
         self._carrier: Carrier = here or parties  # type: ignore[assignment]
         self._shared = _Shared({}, {}, [])
         hello = describe_request(self.task, relation, trust, bounds)
@@ -416,12 +406,7 @@ class Federation(RemoteRecords):
                 raise FederationError(f"{name} sent numbers to which no records add up.")
         self._note(statistic, sums[0].size, replies, "its noisy sum")
         total = np.asarray(np.sum(sums, axis=0))  # post-processing of what everybody may see
-        if not statistic.is_symmetric:
-            return total
-        rows, columns = np.triu_indices(statistic.shape[-1])
-        matrices = np.zeros(statistic.shape)
-        matrices[..., rows, columns] = matrices[..., columns, rows] = total
-        return matrices
+        return symmetric_from(total, statistic.shape) if statistic.is_symmetric else total
 
     def _agreement(
         self, task: str, number: int, size: int, largest: int, about: str = ""

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
 from sfumato.federated.federation import ONE_PARTY_EACH
 from sfumato.federated.party import Party
@@ -48,12 +47,7 @@ class FederatedResult:
         return "; ".join([*words, f"together: {self.total}"])
 
 
-def simulate(
-    parties: Iterable[Party],
-    hulls: HullAnswers,
-    *,
-    n_jobs: int | None = None,
-) -> FederatedResult:
+def simulate(parties: Iterable[Party], hulls: HullAnswers) -> FederatedResult:
     """Fit private hulls at every party and merge them, in this process.
 
     Parameters
@@ -62,8 +56,6 @@ def simulate(
         Who takes part.
     hulls : EntryHullClassifier or PrivateAffineHullClassifier
         Not fitted; what every party fits, with the bounds and the budget.
-    n_jobs : int, optional
-        Threads in which parties answer, see joblib.
 
     Returns
     -------
@@ -97,8 +89,7 @@ def simulate(
             return str(error)
 
     listed = sorted(parties, key=lambda party: party.name)
-    fitted = map_in_parallel(fit, listed, n_jobs=n_jobs)
-    found = dict(zip([party.name for party in listed], fitted, strict=True))
+    found = {party.name: fit(party) for party in listed}
     if len(found) != len(listed):
         raise InvalidInputError("Each party needs a name of its own.")
     refused = {name: each for name, each in found.items() if isinstance(each, str)}

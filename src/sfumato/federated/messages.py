@@ -128,28 +128,24 @@ class ReleaseStore:
     def release_once(self, request: Request, make: Callable[[], Reply]) -> Reply:
         """Return the stored reply to `request`, or `make` it, store it and return it."""
         with self._one_round_at_a_time(request.task):
-            stored = self.find(request)
+            path = self._path(request, ".release")
+            if path.exists():
+                fingerprint = path.read_bytes().split(maxsplit=1)[:1]
+                if fingerprint != [request.fingerprint().encode()]:
+                    raise FederationError(
+                        f"The release '{request.phase}' of the task '{request.task}' was made with "
+                        "different settings. It is not made a second time; a different task needs "
+                        "a different name."
+                    )
+            stored = self.earlier(request, request.phase)
             if stored is not None:
                 return stored
             reply = make()
-            with atomic_write(self._path(request, ".release")) as file:
+            with atomic_write(path) as file:
                 data = reply.to_bytes()
                 digest = hashlib.sha256(data).hexdigest()
                 file.write(f"{request.fingerprint()} {digest}\n".encode() + data)
             return reply
-
-    def find(self, request: Request) -> Reply | None:
-        """Return the stored reply to exactly this request, None if its task has none."""
-        path = self._path(request, ".release")
-        if path.exists():
-            fingerprint = path.read_bytes().split(maxsplit=1)[:1]
-            if fingerprint != [request.fingerprint().encode()]:
-                raise FederationError(
-                    f"The release '{request.phase}' of the task '{request.task}' was made with "
-                    "different settings. It is not made a second time; a different task needs a "
-                    "different name."
-                )
-        return self.earlier(request, request.phase)
 
     def earlier(self, request: Request, phase: str) -> Reply | None:
         """Return what another phase of the same task released, None if it was not made.

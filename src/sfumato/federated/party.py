@@ -88,34 +88,29 @@ class Terms:
         entry_bound: float | None = None,
     ) -> None:
         """Raise unless a task of these public facts keeps the terms of `party`."""
-        agreed = (self.bounds, self.table)
-        listed = bounds is not None and labels_of(bounds) != PUBLIC_LABELS
-        is_covered = entry_bound is None or (
-            self.entry_bound is not None and entry_bound >= self.entry_bound
-        )
-        for holds, why in (
-            (listed, "the labels must be listed, not taken from the data."),
-            (
-                agreed == (None, None) or bounds in agreed,
-                "the task's bounds are not the ones agreed on.",
+        agreed, allowed = (self.bounds, self.table), self.entry_bound
+        why = {
+            "the labels must be listed, not taken from the data.": (
+                bounds is None or labels_of(bounds) == PUBLIC_LABELS
             ),
-            (
-                epsilon <= self.max_epsilon,
-                f"the task costs epsilon {epsilon:g}, at most {self.max_epsilon:g} is allowed.",
+            "the task's bounds are not the ones agreed on.": (
+                agreed != (None, None) and bounds not in agreed
             ),
-            (
-                delta <= self.max_delta,
-                f"the task asks for delta {delta:g}, at most {self.max_delta:g} is allowed.",
+            f"the task costs epsilon {epsilon:g}, at most {self.max_epsilon:g} is allowed.": (
+                not epsilon <= self.max_epsilon
             ),
-            (self.unit in (None, unit), f"the unit must be '{self.unit}'."),
-            (self.relation in (None, relation), f"the relation must be '{self.relation}'."),
-            (
-                is_covered,
-                "the task would protect smaller changes of an entry than were agreed on.",
+            f"the task asks for delta {delta:g}, at most {self.max_delta:g} is allowed.": (
+                not delta <= self.max_delta
             ),
-        ):
-            if not holds:
-                raise FederationError(f"{party} refuses: {why}")
+            f"the unit must be '{self.unit}'.": self.unit not in (None, unit),
+            f"the relation must be '{self.relation}'.": self.relation not in (None, relation),
+            "the task would protect smaller changes of an entry than were agreed on.": (
+                entry_bound is not None and (allowed is None or not entry_bound >= allowed)
+            ),
+        }
+        for reason, is_so in why.items():
+            if is_so:
+                raise FederationError(f"{party} refuses: {reason}")
 
 
 def labels_of(bounds: Bounds | TableBounds) -> Any:

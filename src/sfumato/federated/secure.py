@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from sfumato.core.atomic_file import sync_folder
 from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.report.certificate import read_key
 
 try:
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -147,17 +148,7 @@ class Identity:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Identity:
         """Read the key from a PEM file, as `sfumato.report.certificate.new_key` writes it."""
-        if ed25519 is None:
-            return cls()  # says what is missing
-        try:
-            secret = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
-        except (OSError, ValueError, TypeError):
-            secret = None
-        if not isinstance(secret, ed25519.Ed25519PrivateKey):
-            raise FederationError(
-                f"'{path}' does not contain an Ed25519 key; 'new_key' creates one."
-            )
-        return cls(secret)
+        return cls(read_key(path))
 
     def sign(self, text: bytes) -> str:
         """Return the signature of a text."""

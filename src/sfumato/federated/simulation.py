@@ -199,8 +199,6 @@ def make_parties(
         if table is None:
             parties.append(Party.of_rows(name, rows[part], labels[part], store, **rights))
             continue
-        some = (
-            X.iloc[part] if hasattr(X, "iloc") else X.take(part) if hasattr(X, "take") else X[part]
-        )
+        some = X.take(part) if hasattr(X, "take") else X[part]
         parties.append(Party.of_table(name, some, store, bounds=table, **rights))
     return parties

@@ -15,13 +15,7 @@ from typing import Any, Self
 from sfumato.core.databases import Database, Transaction
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
 from sfumato.ledger import store as ledger_store
-from sfumato.ledger.chain import (
-    Budget,
-    History,
-    check_chain,
-    check_checkpoint,
-    now,
-)
+from sfumato.ledger.chain import Budget, History, check_chain, check_checkpoint, now
 from sfumato.ledger.dataset_budget import WORDS, DatasetBudget
 from sfumato.privacy.guarantee import Relation, Unit
 

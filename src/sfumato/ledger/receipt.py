@@ -134,10 +134,7 @@ class Receipt:
 
 
 def prepay(
-    ledger: Chargeable | None,
-    *events: Event,
-    unit: str | None = None,
-    relation: str | None = None,
+    ledger: Chargeable | None, *events: Event, unit: str | None = None, relation: str | None = None
 ) -> Receipt:
     """Charge `events` in one transaction and return the receipt that their releases draw on."""
     if ledger is None:

@@ -21,12 +21,7 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.sampling import choose
-from sfumato.privacy.events import (
-    BoundedRangeEvent,
-    Event,
-    NonPrivateEvent,
-    RepeatedEvent,
-)
+from sfumato.privacy.events import BoundedRangeEvent, Event, NonPrivateEvent, RepeatedEvent
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]

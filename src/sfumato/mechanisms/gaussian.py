@@ -22,12 +22,7 @@ from sfumato.mechanisms.base import (
     require_sensitivity,
     to_grid,
 )
-from sfumato.mechanisms.sampling import (
-    GAUSSIAN,
-    Law,
-    discrete_gaussian,
-    rounded_noise,
-)
+from sfumato.mechanisms.sampling import GAUSSIAN, Law, discrete_gaussian, rounded_noise
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from sfumato.privacy.gaussian import mu_from_budget
 
@@ -347,13 +342,16 @@ class GaussianShareMechanism(Mechanism):
     ) -> NDArray[np.float64]:
         """Return the sum of all parties' cells, of upper triangles or not, as the statistic."""
         numbers = cells * self.grid(math.prod(shape))[0]
-        if not symmetric:
-            return np.asarray(numbers.reshape(shape))
-        rows, columns = np.triu_indices(shape[-1])
-        matrices = np.zeros(shape)
-        matrices[..., rows, columns] = numbers.reshape(*shape[:-2], len(rows))
-        matrices[..., columns, rows] = matrices[..., rows, columns]
-        return matrices
+        return symmetric_from(numbers, shape) if symmetric else np.asarray(numbers.reshape(shape))
 
     def _share(self, cells: float) -> float:
         return cells / math.sqrt(self.n_shares) * LARGER
+
+
+def symmetric_from(upper: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the symmetric matrices of this shape that have these upper triangles."""
+    rows, columns = np.triu_indices(shape[-1])
+    matrices = np.empty(shape)
+    matrices[..., rows, columns] = upper.reshape(*shape[:-2], len(rows))
+    matrices[..., columns, rows] = matrices[..., rows, columns]
+    return matrices

@@ -18,13 +18,7 @@ from sfumato.mechanisms.base import (
     require_epsilon,
     require_sensitivity,
 )
-from sfumato.mechanisms.sampling import (
-    LAPLACE,
-    Law,
-    discrete_laplace,
-    require_scale,
-    rounded_noise,
-)
+from sfumato.mechanisms.sampling import LAPLACE, Law, discrete_laplace, require_scale, rounded_noise
 from sfumato.privacy.composition import record_level_guarantee
 from sfumato.privacy.events import EntryEvent, Event, LaplaceEvent, NonPrivateEvent, PureEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit

@@ -107,10 +107,7 @@ def norm_quantile(size: int, scale: float) -> float:
 
 
 def near_minimiser(
-    objective: PerturbableObjective,
-    linear: Array,
-    strong_convexity: float,
-    tolerance: float,
+    objective: PerturbableObjective, linear: Array, strong_convexity: float, tolerance: float
 ) -> Array:
     """Return a point within ``tolerance / Λ`` of the minimiser, whatever the records are.
 

@@ -649,13 +649,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def decision_function(self, X: Any) -> Array:
         """Return the scores: of the second class for two classes, else one per class.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
+        $records
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Scores.
         """
@@ -665,13 +659,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of the largest score.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
+        $records
         ndarray of shape (n_samples,)
             Labels.
         """
@@ -684,13 +672,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, the softmax of the scores.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
+        $records
         ndarray of shape (n_samples, n_classes)
             Probabilities.
         """
@@ -716,13 +698,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     def predict(self, X: Any) -> Array:
         """Return the expected target of rows, inside its public range.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-
-        Returns
-        -------
+        $records
         ndarray of shape (n_samples,)
             Predictions.
         """

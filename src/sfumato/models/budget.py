@@ -11,28 +11,15 @@ from typing import Any
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
-from sfumato.mechanisms.exponential import (
-    QuantileMechanism,
-    RankMechanism,
-)
-from sfumato.mechanisms.gaussian import (
-    SLACK,
-    GaussianMechanism,
-    GaussianProcessMechanism,
-)
+from sfumato.mechanisms.exponential import QuantileMechanism, RankMechanism
+from sfumato.mechanisms.gaussian import SLACK, GaussianMechanism, GaussianProcessMechanism
 from sfumato.mechanisms.laplace import DiscreteLaplaceMechanism, LaplaceMechanism
 from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import (
-    Counts,
-    PlaceCounts,
-    PlaceTree,
-    Statistic,
-    cuts_by_counts,
-)
+from sfumato.sums.statistics import Counts, PlaceCounts, PlaceTree, Statistic, cuts_by_counts
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     scales_tables: ClassVar[bool] = False
     in_unit_ball: ClassVar[bool] = False
     has_labels: ClassVar[bool | None] = None
-    parameters: ClassVar[Form] = {
-        "n_cells": or_none(whole(least=2, most=MAX_CELLS[1])),
-    }
+    parameters: ClassVar[Form] = {"n_cells": or_none(whole(least=2, most=MAX_CELLS[1]))}
     learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "cell_counts_": _stored_counts,

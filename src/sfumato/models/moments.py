@@ -9,16 +9,7 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from sfumato.core.constraints import (
-    Form,
-    integers,
-    labels,
-    numbers,
-    one_of,
-    or_none,
-    real,
-    whole,
-)
+from sfumato.core.constraints import Form, integers, labels, numbers, one_of, or_none, real, whole
 from sfumato.models.base import Array, PrivateClassifier, PrivateEstimator
 from sfumato.models.gaussians import (
     CentredGaussians,

@@ -45,12 +45,7 @@ from sfumato.models.statistics import NOT_THERE
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
 from sfumato.privacy.gaussian import epsilon_from_mu
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.privacy.renyi import (
-    selection_epsilon,
-    selection_mu,
-    with_max_runs,
-    worst_options,
-)
+from sfumato.privacy.renyi import selection_epsilon, selection_mu, with_max_runs, worst_options
 from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic

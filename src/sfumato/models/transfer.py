@@ -42,11 +42,7 @@ from sfumato.core.constraints import (
 )
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateClassifier
-from sfumato.models.gaussians import (
-    ClassGaussians,
-    ClassGaussianSums,
-    stored_gaussians,
-)
+from sfumato.models.gaussians import ClassGaussians, ClassGaussianSums, stored_gaussians
 from sfumato.models.linear import top_eigenvectors
 from sfumato.models.mappings import MembershipClassifier
 from sfumato.models.saving import load

@@ -308,10 +308,7 @@ def record_level_guarantee(
 
 
 def group_epsilon(
-    events: Iterable[Event],
-    size: int,
-    delta: float,
-    relation: Relation = Relation.REPLACE_ONE,
+    events: Iterable[Event], size: int, delta: float, relation: Relation = Relation.REPLACE_ONE
 ) -> float:
     """Return the epsilon, at `delta`, of all `events` together for a group of `size` records.
 
@@ -350,7 +347,7 @@ def group_epsilon(
     return epsilon_spent(grouped, delta, relation)
 
 
-def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = None) -> Guarantee:
+def for_persons(guarantee: Guarantee, person_rows: int) -> Guarantee:
     """Return what a guarantee for one record, or entry, is worth to a person with several rows.
 
     This is the group curve: exact for Gaussian and Laplace noise, an upper bound else. Estimators
@@ -362,8 +359,6 @@ def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = No
         Of unit "record" or "entry".
     person_rows : int
         The most rows of a person.
-    delta : float, optional
-        The delta at which epsilon is asked for; by default that of the guarantee.
 
     Returns
     -------
@@ -388,15 +383,13 @@ def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = No
         if guarantee.record_reading is None:
             raise InvalidInputError("The guarantee does not say how many numbers a record has.")
         size *= guarantee.record_reading.n_entries
-    at = guarantee.delta if delta is None else delta
     events = guarantee.events or (ApproximateEvent(guarantee.epsilon, guarantee.delta),)
     conditions = [f"no person has more than {person_rows} rows"]
     if guarantee.relation is Relation.REPLACE_ONE:
         conditions.append("the number of rows of each person is public")
     found = replace(
         guarantee,
-        epsilon=group_epsilon(events, size, at, guarantee.relation),
-        delta=at,
+        epsilon=group_epsilon(events, size, guarantee.delta, guarantee.relation),
         unit=Unit.PERSON,
         entry_bound=None,
         whole_range=False,
@@ -502,12 +495,7 @@ def min_noise_multiplier(
 
 @lru_cache(maxsize=64)
 def gaussian_mu_beside(
-    events: tuple[Event, ...],
-    *,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    tolerance: float = 2e-4,
+    events: tuple[Event, ...], *, epsilon: float, delta: float, relation: Relation
 ) -> float:
     """Find the mu of all Gaussian releases that keep the budget together with `events`."""
     whole = mu_from_budget(epsilon, delta)
@@ -531,7 +519,7 @@ def gaussian_mu_beside(
             break
         kept = left**0.5
         if keeps_budget(events_of(kept), **budget):
-            found = calibrate(events_of, bracket=(kept, whole), tolerance=tolerance, **budget)
+            found = calibrate(events_of, bracket=(kept, whole), tolerance=2e-4, **budget)
             return found * (1 - 1e-9)  # squares of shares are rounded as they are added up
     raise InvalidInputError(
         f"A budget of epsilon {epsilon:g} at delta {delta:g} leaves no room for "

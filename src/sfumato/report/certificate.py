@@ -150,12 +150,9 @@ def new_key(path: str | os.PathLike[str]) -> str:
     """Make a key for signatures: the secret in one file, the public part next to it."""
     ed25519, serialization = _library()
     secret = ed25519.Ed25519PrivateKey.generate()
-    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
-    public: str = secret.public_key().public_bytes(*raw).hex()
+    public: str = secret.public_key().public_bytes_raw().hex()
     pem = secret.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     try:
         place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -169,22 +166,25 @@ def new_key(path: str | os.PathLike[str]) -> str:
     return public
 
 
-def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[str, Any]:
-    """Sign the content of a certificate."""
+def read_key(path: str | os.PathLike[str]) -> Any:
+    """Read the secret key of a file that `new_key` wrote."""
     ed25519, serialization = _library()
     try:
-        secret = serialization.load_pem_private_key(Path(key).read_bytes(), password=None)
-    except FileNotFoundError:
-        raise InvalidInputError(f"There is no key '{key}'; 'new_key' creates one.") from None
-    except (ValueError, TypeError):
+        secret = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
+    except (OSError, ValueError, TypeError):
         secret = None
     if not isinstance(secret, ed25519.Ed25519PrivateKey):
-        raise InvalidInputError(f"'{key}' does not contain an Ed25519 key.")
-    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+        raise InvalidInputError(f"'{path}' does not contain an Ed25519 key; 'new_key' creates one.")
+    return secret
+
+
+def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[str, Any]:
+    """Sign the content of a certificate."""
+    secret = read_key(key)
     content = {name: value for name, value in certificate.items() if name != "signature"}
     signature = {
         "algorithm": ALGORITHM,
-        "public_key": secret.public_key().public_bytes(*raw).hex(),
+        "public_key": secret.public_key().public_bytes_raw().hex(),
         "value": secret.sign(_canonical(content)).hex(),
     }
     return {**content, "signature": signature}
@@ -215,10 +215,7 @@ def read_certificate(text: str | bytes) -> dict[str, Any]:
 
 
 def verified(
-    text: str | bytes,
-    *,
-    public_key: str | None = None,
-    file: str | os.PathLike[str] | None = None,
+    text: str | bytes, *, public_key: str | None = None, file: str | os.PathLike[str] | None = None
 ) -> dict[str, Any]:
     """Check a certificate: its form, its signature, who signed, and the file it speaks of."""
     ed25519, _ = _library()

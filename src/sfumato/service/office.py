@@ -188,10 +188,7 @@ class Office:
         budget = self.budget(found)
         total, *others = budget.holdings()
         given = found.get("epsilon", declared.epsilon), found.get("delta", declared.delta)
-        if found["budget"] == found["name"] and given != (
-            total.filter.epsilon,
-            total.filter.delta,
-        ):
+        if found["budget"] == found["name"] and given != (total.filter.epsilon, total.filter.delta):
             return [
                 f"The total of {found['name']!r} is epsilon {total.filter.epsilon:g}, delta "
                 f"{total.filter.delta:g} and cannot change; 'service.toml' says otherwise."

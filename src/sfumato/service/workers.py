@@ -115,11 +115,7 @@ def _end(office: Office, identity: str, state: str, reason: str = "", **changes:
 
 
 def _attempt(
-    office: Office,
-    dataset: Mapping[str, Any],
-    job: Mapping[str, Any],
-    payer: Payer,
-    aside: Path,
+    office: Office, dataset: Mapping[str, Any], job: Mapping[str, Any], payer: Payer, aside: Path
 ) -> tuple[str, str, dict[str, Any] | None]:
     """Rehearse and make a release; errors of the rehearsal read no row and are told in full."""
     declared = office.settings.config.datasets.get(job["dataset"])

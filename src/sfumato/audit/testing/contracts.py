@@ -13,13 +13,7 @@ from scipy.stats import gamma, kstest, laplace, norm
 from sklearn.base import clone
 
 from sfumato.audit.testing.inspection import holds_a_row, leaves, saved_bytes, unpacked
-from sfumato.audit.testing.taint import (
-    compare_replays,
-    fit,
-    outcome_of,
-    require,
-    rows_of_a_person,
-)
+from sfumato.audit.testing.taint import compare_replays, fit, outcome_of, require, rows_of_a_person
 from sfumato.exceptions import BudgetExceededError, MissingBoundsError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (

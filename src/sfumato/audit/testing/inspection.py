@@ -82,10 +82,7 @@ LEAVES = (*PLAIN, np.generic, np.dtype, types.ModuleType, types.CodeType)
 
 
 def leaves(
-    value: Any,
-    path: str = "model",
-    deepest: int = MAX_NESTED,
-    seen: dict[int, Any] | None = None,
+    value: Any, path: str = "model", deepest: int = MAX_NESTED, seen: dict[int, Any] | None = None
 ) -> Iterator[tuple[str, Any]]:
     """Walk everything that an object holds, and its `Outline` before its parts.
 

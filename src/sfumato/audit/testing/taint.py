@@ -28,6 +28,7 @@ from sfumato.privacy.guarantee import Unit
 from sfumato.tables.cells import is_table
 
 Data = tuple[Any, Any]
+Seen = tuple["Outcome", Tape, list[dict[str, Description]], bytes]
 COMPILED = (".pyc", ".nbi", ".nbc")  # what interpreters and compilers keep of code
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT
 
@@ -80,24 +81,28 @@ def compare_replays(estimator: Any, data: Data, others: Iterable[Data]) -> None:
     """Fit once with the releases recorded, and compare with the fit on each of the `others`."""
     around = Surroundings(estimator)
 
-    def run(X: Any, y: Any, playback: Tape | None = None) -> tuple[Outcome, Tape, Any, Any, bytes]:
+    def run(data: Data, playback: Tape | None = None) -> Seen:
         with seeded(0), taped(playback=playback) as tape:
-            outcome = outcome_of(fit, clone(estimator), X, y)
+            outcome = outcome_of(fit, clone(estimator), *data)
         if playback is None:
             around.notice_imports()
         file = b"" if outcome.error is not None else saved_bytes(outcome.result)
-        seen = outcome, tape, described(outcome.result), around.described(), file
+        seen = outcome, tape, [described(outcome.result), around.described()], file
         around.restore()
         return seen
 
-    first, tape, model, left, file = run(*data)
-    if first.error is not None:
-        raise first.error
+    first = _compare(run, data, others)
     for each in first.warnings:  # passed on to the caller
         warnings.warn_explicit(str(each.message), each.category, each.filename, each.lineno)
+
+
+def _compare(run: Callable[..., Seen], data: Any, others: Iterable[Any]) -> Outcome:
+    first, tape, states, file = run(data)
+    if first.error is not None:  # equal errors would show nothing
+        raise first.error
     require(bool(tape.releases), "Nothing was released through a mechanism.")
     for other in others:
-        second, replay, model_then, left_then, file_then = run(*other, playback=tape)
+        second, replay, states_then, file_then = run(other, playback=tape)
         said = second.said()
         for way, words in first.said().items():
             require(
@@ -120,9 +125,10 @@ def compare_replays(estimator: Any, data: Data, others: Iterable[Data]) -> None:
             )
             path = f"release[{number}].mechanism"
             _require_equal(described(here.mechanism, path), described(there.mechanism, path))
-        _require_equal(model, model_then)
-        _require_equal(left, left_then)
+        for before, after in zip(states, states_then, strict=True):
+            _require_equal(before, after)
         require(file == file_then, "The saved file depends on the rows.")
+    return first
 
 
 def _require_equal(before: dict[str, Description], after: dict[str, Description]) -> None:
@@ -141,7 +147,7 @@ def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any])
     types, texts, bytes), warnings, logs, prints and errors must be equal to the bit.
     """
 
-    def seen(given: Any, playback: Tape | None) -> tuple[Outcome, Tape, dict[str, Description]]:
+    def seen(given: Any, playback: Tape | None = None) -> Seen:
         with seeded(0), taped(playback=playback) as tape:
             outcome = outcome_of(run, given)
         results: list[Any] = []
@@ -157,24 +163,9 @@ def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any])
                 results.append([type(each).__module__, names, types, cells])
             else:  # a model together with its file
                 results.append([each, saved_bytes(each)] if hasattr(each, "guarantee_") else each)
-        return outcome, tape, described(results, "result")
+        return outcome, tape, [described(results, "result")], b""
 
-    first, tape, result = seen(table, None)
-    if first.error is not None:  # equal errors would show nothing
-        raise first.error
-    require(bool(tape.releases), "Nothing was released through a mechanism.")
-    for number, other in enumerate(others):
-        second, replay, result_then = seen(other, tape)
-        require(
-            first.said() == second.said(),
-            f"Messages tell table {number} apart: {first.said()} and {second.said()}.",
-        )
-        require(
-            len(tape.releases) == len(replay.releases),
-            f"Table {number} changes the number of releases.",
-        )
-        found = first_difference(result, result_then)
-        require(found is None, f"Table {number} can be told apart by {found}.")
+    _compare(seen, table, others)
 
 
 # All that one fit shows to the outside, besides the model ---------------------------------------
