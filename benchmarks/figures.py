@@ -316,7 +316,6 @@ def mappings() -> Iterator[str]:
         ("MNIST->MNIST", True),
         ("MNIST->MNIST", False),
         ("MNIST->USPS enlarged", True),
-        ("MNIST->USPS", True),
         ("MNIST->USPS", False),
     )
     for labels in (1, 2, 3, 5, 10):

@@ -10,14 +10,9 @@ from sfumato.core.databases import Transaction
 from sfumato.exceptions import LedgerError
 from sfumato.ledger.chain import Charge
 
-_FIELDS = (
-    *("name", "epsilon", "delta", "unit", "relation", "created"),
-    *("format", "genesis", "count", "head"),
-)
-_BUDGETS = (
-    "SELECT name, epsilon, delta, unit, relation, created, format, genesis, count, head "
-    "FROM sfumato_budgets"
-)
+_COLUMNS = "name, epsilon, delta, unit, relation, created, format, genesis, count, head"
+_FIELDS = _COLUMNS.split(", ")
+_BUDGETS = f"SELECT {_COLUMNS} FROM sfumato_budgets"  # noqa: S608 - names of columns
 _CHARGES = "SELECT dataset, position, time, event, previous, hash FROM sfumato_charges"
 _TABLES = [
     """CREATE TABLE sfumato_budgets (
@@ -100,8 +95,7 @@ def add_budget(ledger: Transaction, record: Mapping[str, Any]) -> None:
     """Write a new budget row."""
     row = {**record, "count": 0, "head": record["genesis"]}
     ledger.run(
-        "INSERT INTO sfumato_budgets (name, epsilon, delta, unit, relation, created, format, "
-        "genesis, count, head) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO sfumato_budgets ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         [row[field] for field in _FIELDS],
     )
     ledger.run("DELETE FROM sfumato_checkpoints WHERE dataset = ?", (record["name"],))  # lost ones

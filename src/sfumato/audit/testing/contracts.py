@@ -224,9 +224,7 @@ def _scrambled(case: PrivateCase) -> tuple[np.ndarray, np.ndarray | None]:
     centre = case.estimator.array_bounds.ball(case.X.shape[1])[0]
     other = centre - 0.5 * (np.flip(case.X, axis=1) - centre)
     y_other = None if case.y is None else np.roll(case.y, 1)
-    if (
-        case.estimator.protected_unit is Unit.ENTRY
-    ):  # where labels are public and may be read at any time
+    if case.estimator.protected_unit is Unit.ENTRY:  # labels are public, and read at any time
         y_other = case.y
     if Relation(case.estimator.relation) is Relation.ADD_OR_REMOVE_ONE:  # their number is secret
         other, y_other = other[7:], None if y_other is None else y_other[7:]
