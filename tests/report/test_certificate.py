@@ -17,7 +17,7 @@ import pytest
 
 import sfumato
 from sfumato import Bounds, Ledger, PrivateMoments, load, save
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.models.saving import write_members
 from sfumato.privacy import delta_from_mu, mu_from_budget
 from sfumato.privacy.events import GaussianEvent
@@ -125,14 +125,19 @@ def test_another_signer_and_another_file_are_refused(folder: Path, tmp_path: Pat
 def test_a_file_that_states_less_than_was_charged_is_not_certified(
     folder: Path, tmp_path: Path
 ) -> None:
-    model = load(folder / "model.sfumato")
-    events = (GaussianEvent(100.0),)
-    model.guarantee_ = replace(model.guarantee_, epsilon=0.1, events=events)
-    save(model, tmp_path / "model.sfumato")
-    with pytest.raises(InvalidInputError, match="charged for more"):
-        certificate_of(
-            tmp_path / "model.sfumato", budget=Ledger(folder / "budget.db").dataset("patients")
-        )
+    model, budget = load(folder / "model.sfumato"), Ledger(folder / "budget.db").dataset("patients")
+    stated = model.guarantee_
+    for change, told in (
+        ({"epsilon": 0.1, "events": (GaussianEvent(100.0),)}, "charged for more"),
+        ({"epsilon": 0.1}, "its releases cost 1"),
+        ({"delta": 1e-9}, "its releases cost 1"),
+        ({"unit": "person"}, "do not compose"),
+        ({"relation": "add_or_remove_one"}, "do not compose"),
+    ):
+        model.guarantee_ = replace(stated, **change)
+        save(model, tmp_path / "model.sfumato")
+        with pytest.raises(SfumatoError, match=told):
+            certificate_of(tmp_path / "model.sfumato", budget=budget)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from sfumato import Guarantee, Ledger
 from sfumato.privacy import best_attacker, epsilon_spent
-from sfumato.privacy.events import GaussianEvent, PureEvent
+from sfumato.privacy.events import EntryEvent, GaussianEvent, PureEvent
 from sfumato.report import LedgerExtract, Report, Result, SignatureBlock
 from sfumato.report.report import signal
 
@@ -118,6 +119,33 @@ def test_a_charge_is_that_of_its_own_file_and_never_guessed() -> None:
             if ">Ada<" in line or ">Bo<" in line
         ]
         assert told.format(*found) == told.format(*expected)
+
+
+def test_no_total_is_stated_that_does_not_hold() -> None:
+    """Found: the largest of figures that do not add up, and those of the budget alone."""
+    noise, budget = GaussianEvent(3.5), Ledger().create("p", epsilon=4.0, delta=1e-5)
+    own = Result("a", Guarantee(1.2, 1e-5, events=(noise,), charges=budget.charge(noise).charges))
+    for unit, ledger, told in (
+        ("person", None, "They protect different units"),
+        ("record", budget, "The budget has not paid for b."),
+    ):
+        other = Result("b", Guarantee(0.1, unit=unit))
+        known = None if ledger is None else LedgerExtract.of(ledger)
+        pages = first_pages(Report("Two", [own, other], ledger=known))
+        assert pages.count(told) == 2
+        assert "light red" in pages
+        assert "No odds can be stated." in pages
+
+
+def test_odds_of_single_numbers_are_not_said_of_records() -> None:
+    budget = Ledger().create("e", epsilon=4.0, delta=0.0, unit="entry")
+    paid, _ = (budget.charge(EntryEvent(each, 0.0, 2.0)) for each in (1.0, 2.0))
+    one = Guarantee(1.0, unit="entry", entry_bound=2.0, charges=paid.charges)
+    found, both = LedgerExtract.of(budget), replace(one, epsilon=3.0, events=budget.events())
+    pages = first_pages(Report("One", [Result("a", one)], ledger=found))
+    assert "is in the data" not in pages
+    assert "light amber" in pages
+    assert found.attacker == best_attacker(both).to_dict()
 
 
 def test_odds_are_those_of_the_noise_that_was_drawn() -> None:

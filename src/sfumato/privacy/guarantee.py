@@ -234,11 +234,7 @@ class Guarantee:
         from sfumato.privacy.attacker import in_thousand, percent
 
         figures = self.attacker
-        question = f"whether a given {self.unit} is in the data"
-        outside, inside = f"{self.unit}s outside the data", "inside it"
-        if self.unit is Unit.ENTRY:
-            question = "which of two such values it has"
-            outside, inside = "unchanged numbers", "changed ones"
+        question, outside, inside = asked_of(self.unit)
         return (
             "From even odds, an attacker who knows everything else guesses correctly "
             f"{question} at most {percent(figures.guesses_right)} of the time; a coin is right "
@@ -373,6 +369,13 @@ _OPENING = {
     Status.TESTING: "TESTING, noise was seeded, not for release",
     Status.REFUTED: "NO PRIVACY",
 }
+
+
+def asked_of(unit: Unit) -> tuple[str, str, str]:
+    """Return what an attacker asks about a unit, who may be accused wrongly, and who rightly."""
+    if unit is Unit.ENTRY:
+        return "which of two such values a number has", "unchanged numbers", "changed ones"
+    return f"whether a given {unit} is in the data", f"{unit}s outside the data", "inside it"
 
 
 def rounded_up(value: float, digits: int) -> str:

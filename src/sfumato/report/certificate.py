@@ -20,8 +20,9 @@ from typing import Any
 
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.ledger.dataset_budget import DatasetBudget
+from sfumato.ledger.receipt import check_same_unit_and_adjacency
 from sfumato.models.saving import CERTIFICATE, open_stored, running_version
-from sfumato.privacy.composition import explained_by_events
+from sfumato.privacy.composition import epsilon_spent, explained_by_events
 from sfumato.privacy.distributions import pld_curve, unnamed
 from sfumato.privacy.events import GaussianEvent, flatten
 from sfumato.privacy.gaussian import delta_from_mu
@@ -94,7 +95,10 @@ def _ledger(
             f"The budget of '{budget.name}' has no charge for the releases of this file. Give the "
             "ledger that paid for it, or none."
         )
-    stated = flatten(guarantee.events)
+    total, stated = budget.total, flatten(guarantee.events)
+    check_same_unit_and_adjacency(
+        "budget", total.unit, total.relation, guarantee.unit, guarantee.relation
+    )
     charged = flatten(event for each in paid for event in each.events)
     if any(stated.get(event, 0) < times for event, times in charged.items()):
         raise InvalidInputError(
@@ -311,8 +315,20 @@ def _of_table(path: Path) -> str:
 
 
 def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return class, guarantee and bounds that a file states."""
-    path = Path(file)
+    """Return class, guarantee and bounds that a file states; its releases cost no more."""
+    found = _stated_in(Path(file))
+    stated = Guarantee.from_dict(found["guarantee"])
+    most = math.inf if stated.epsilon is None else stated.epsilon * (1 + 1e-6)
+    cost = epsilon_spent(stated.events, stated.delta, stated.relation, enough=most)
+    if cost > most:
+        raise InvalidInputError(
+            f"'{file}' states epsilon {stated.epsilon:g} at delta {stated.delta:g}, but its "
+            f"releases cost {cost:g}: its guarantee was changed."
+        )
+    return found
+
+
+def _stated_in(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InvalidInputError(f"There is no file '{path}'.")
     if path.suffix.lower() in FORMATS:

@@ -10,6 +10,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.chain import decode_event
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import flatten
 from sfumato.privacy.guarantee import Guarantee, Unit
 from sfumato.report.words import event_rows
 
@@ -76,10 +77,12 @@ class LedgerExtract:
         told = ("time", "by", "purpose", "epsilon", "mark")
         releases = tuple({n: getattr(past, n) for n in told} for past in budget.history())
         total, events, odds = budget.total, budget.events(), None
-        if events and total.unit is not Unit.ENTRY:  # against all charges together
+        if events:  # against all charges together; entries are of one bound
             epsilon = epsilon_spent(events, total.delta, total.relation)
-            promised = Guarantee(epsilon, total.delta, total.unit, total.relation, events=events)
-            odds = promised.attacker.to_dict()
+            bound = getattr(next(iter(flatten(events))), "entry_bound", None) or 1.0
+            about: dict[str, Any] = {"entry_bound": bound if total.unit is Unit.ENTRY else None}
+            about |= {"unit": total.unit, "relation": total.relation, "events": events}
+            odds = Guarantee(epsilon, total.delta, **about).attacker.to_dict()
         return cls(**{**kept, **words}, lines=tuple(lines), releases=releases, attacker=odds)
 
 

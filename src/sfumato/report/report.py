@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.privacy.guarantee import Guarantee, Status
+from sfumato.privacy.guarantee import Guarantee, Status, Unit, asked_of
 from sfumato.report import charts, words
 from sfumato.report.pages import render, write_form
 from sfumato.report.parts import LedgerExtract, SignatureBlock
@@ -222,35 +222,38 @@ class Report:
             total=total,
             colour=total and signal(guarantees, total["epsilon"], total["delta"], self.office),
             units=list(dict.fromkeys(map(words.protected_unit, guarantees))),
+            asked=asked_of(guarantees[0].unit if guarantees else Unit.RECORD),
             files={mark: r.file or r.name for r in self.results for mark in r.guarantee.charges},
             declared=list(declared.items())[:24],
             draw=charts,
         )
 
     def _total(self) -> dict[str, Any] | None:
-        """What all releases cost together, and where in the JSON that is stated."""
+        """What all releases cost together, where in the JSON that is; or why no figure holds."""
         if not self.results:
             return None
-        guarantee, ledger = self.together(), self.ledger
-        epsilon: float | None
-        odds: Mapping[str, Any]
-        places: tuple[str, ...]
-        if ledger is not None and ledger.attacker is not None:
-            places = "ledger.spent", "ledger.delta", "ledger.attacker"
-            epsilon, delta, odds = ledger.spent, ledger.delta, ledger.attacker
+        guarantee, ledger, why = self.together(), self.ledger, ""
+        epsilon: float | None = None
+        delta = 0.0
+        odds: Mapping[str, Any] = Guarantee(math.inf).attacker.to_dict()
+        places: tuple[str, ...] = "ledger.spent", "ledger.delta", "ledger.attacker"
+        if ledger is not None:
+            others = [row.name for row in self.results if not _has_paid(ledger, row.guarantee)]
+            if others:
+                why = f"The budget has not paid for {', '.join(others)}."
+            elif ledger.attacker is not None:
+                epsilon, delta, odds = ledger.spent, ledger.delta, ledger.attacker
+        elif guarantee is None and len(self.results) > 1:
+            why = "They protect different units, or have different neighbouring data sets."
         else:
             places = "together.epsilon", "together.delta", "attacker"
             if guarantee is None:
-                costs = [result.guarantee.epsilon for result in self.results]
-                known = [math.inf if cost is None else cost for cost in costs]
-                worst = known.index(max(known))
-                guarantee, start = self.results[worst].guarantee, f"results.{worst}"
-                places = tuple(
-                    f"{start}.{n}" for n in ("guarantee.epsilon", "guarantee.delta", "attacker")
-                )
+                guarantee = self.results[0].guarantee
+                names = "guarantee.epsilon", "guarantee.delta", "attacker"
+                places = tuple(f"results.0.{name}" for name in names)
             epsilon, delta, odds = guarantee.epsilon, guarantee.delta, guarantee.attacker.to_dict()
-        found = {"epsilon": epsilon, "delta": delta, "odds": odds}
-        return found | {f"{n}_place": p for n, p in zip(found, places, strict=True)}
+        found = {"epsilon": epsilon, "delta": delta, "odds": odds, "why": why}
+        return found | {f"{n}_place": p for n, p in zip(found, places, strict=False)}
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the report, in the form that the suffix names: .html or .json.
@@ -275,8 +278,15 @@ def signal(
         return "red"
     if epsilon > AMBER or (n_records and delta > 1 / n_records):
         return "red"
-    conditional = any(g.status is not Status.PROVED for g in guarantees)
+    conditional = any(g.status is not Status.PROVED or g.unit is Unit.ENTRY for g in guarantees)
     return "amber" if epsilon > GREEN or conditional else "green"
+
+
+def _has_paid(ledger: LedgerExtract, promised: Guarantee) -> bool:
+    """Return whether all charges of a guarantee are in a ledger of its unit and relation."""
+    paid = {past["mark"] for past in ledger.releases}
+    counts_so = (ledger.unit, ledger.relation) == (promised.unit, promised.relation)
+    return counts_so and bool(promised.charges) and paid.issuperset(promised.charges)
 
 
 def _running_versions() -> dict[str, str]:
