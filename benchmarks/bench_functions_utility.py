@@ -27,7 +27,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.peers_diffprivlib import accuracies
+from benchmarks.peers.rows import diffprivlib
 from benchmarks.recording import timed, write
 from sfumato import Bounds, PrivateKernelClassifier, PrivateMeanCurve
 from sfumato.papers.functions import ProcessDensity
@@ -134,16 +134,6 @@ def tables() -> None:
         ("adult", (*adult("data"), *adult("test")), 3),
     ):
         X, y, X_test, y_test = data
-        peers = accuracies(
-            data,
-            lower=-1.0,
-            upper=1.0,
-            norm=1.0,
-            epsilons=budgets,
-            runs=runs,
-            classifiers=("LogisticRegression",),
-            seconds=60.0,
-        )
         plain = LogisticRegression(max_iter=2000).fit(X, y).score(X_test, y_test)
         majority = float(max(y_test.mean(), 1 - y_test.mean()))
         numbers.append(
@@ -156,12 +146,12 @@ def tables() -> None:
         )
         for epsilon in (*budgets, np.inf):
             numbers.append({"data": name, **_kernel(data, epsilon, runs)})
-            peer = [
-                row for row in (peers or {"numbers": []})["numbers"] if row["epsilon"] == epsilon
-            ]
-            if peer:
-                numbers[-1]["diffprivlib"] = peer[0]["accuracy"]
-                numbers[-1]["diffprivlib_std"] = peer[0]["accuracy_std"]
+            peer = None
+            if epsilon in budgets:
+                peer = diffprivlib("LogisticRegression", data, epsilon, runs, lower=-1.0)
+            if peer is not None:
+                found = {"diffprivlib": peer["value"], "diffprivlib_std": peer["std"]}
+                numbers[-1] |= {**found, "peer": peer["name"]}
             print(numbers[-1], flush=True)
     write(
         "functions_tables",
@@ -170,7 +160,6 @@ def tables() -> None:
         delta=DELTA,
         relation="replace_one",
         note="diffprivlib's promise is pure epsilon (delta 0)",
-        peers=None if peers is None else peers["versions"],
     )
 
 

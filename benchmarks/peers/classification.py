@@ -15,8 +15,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks.bench_functions_utility import adult, breast_cancer
 from benchmarks.peers.asking import ask
-from benchmarks.peers.rows import HIGHER, ours, rounded, row, theirs
-from benchmarks.peers_diffprivlib import accuracies
+from benchmarks.peers.rows import HIGHER, diffprivlib, ours, row, theirs
 from sfumato import (
     Bounds,
     PrivateGaussianClassifier,
@@ -73,26 +72,14 @@ def beside_gradients(name: str, split: Split) -> Iterator[dict[str, Any]]:
 
 def beside_diffprivlib(name: str, split: Split, lower: float) -> Iterator[dict[str, Any]]:
     """Yield three of ours beside three of diffprivlib's, which keep pure epsilon."""
-    peers = accuracies(
-        *(split,),
-        lower=lower,
-        upper=1.0,
-        norm=1.0,
-        epsilons=EPSILONS,
-        runs=RUNS,
-        seconds=60.0,
-    )
-    if peers is None:
-        return
-    version = peers["versions"]["diffprivlib"]
-    found = {(r["classifier"], r["epsilon"]): r for r in peers["numbers"]}
     for epsilon in EPSILONS:
         for label, (model, delta, other) in PAIRS.items():
-            our = _scored(label, model, split, epsilon, delta)
-            peer = _named(f"diffprivlib {other} ({version})", found[other, epsilon])
-            promise = {"epsilon": epsilon, "delta": delta, "relation": "replace_one"}
-            promise["their_delta"] = 0.0
-            yield row("classification", name, "accuracy", HIGHER, our, peer, **promise)
+            peer = diffprivlib(other, split, epsilon, RUNS, lower=lower)
+            if peer is not None:
+                our = _scored(label, model, split, epsilon, delta)
+                promise = {"epsilon": epsilon, "delta": delta, "relation": "replace_one"}
+                promise["their_delta"] = 0.0
+                yield row("classification", name, "accuracy", HIGHER, our, peer, **promise)
 
 
 def _scored(label: str, model: Any, split: Split, epsilon: float, delta: float) -> dict[str, Any]:
@@ -100,16 +87,6 @@ def _scored(label: str, model: Any, split: Split, epsilon: float, delta: float) 
     bounds = Bounds(norm=1.0, labels=np.unique(y).tolist())
     model.set_params(epsilon=epsilon, delta=delta, bounds=bounds)
     return ours(label, RUNS, lambda: model.fit(X, y), lambda m: m.score(X_test, y_test))
-
-
-def _named(name: str, found: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": rounded(found["accuracy"]),
-        "std": rounded(found["accuracy_std"]),
-        "runs": found["runs"],
-        "cpu_s": rounded(found["fit_cpu_s"]),
-    }
 
 
 def problems() -> dict[str, tuple[Split, float]]:

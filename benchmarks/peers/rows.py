@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.asking import ask
 from benchmarks.recording import timed
 
 HIGHER, LOWER = "higher", "lower"
@@ -30,6 +31,18 @@ def theirs(name: str, answer: dict[str, Any], score: Callable[[Any], float]) -> 
     if "failed" in answer:
         return {"name": named, "failed": answer["failed"]}
     return summary(named, [score(release) for release in answer["releases"]], answer["cpu_s"])
+
+
+def diffprivlib(
+    kind: str, split: Sequence[np.ndarray], epsilon: float, runs: int, *, lower: float
+) -> dict[str, Any] | None:
+    """Return the accuracy of a classifier of diffprivlib on rows of the unit ball, or None."""
+    X, y, X_test, y_test = split
+    data: dict[str, Any] = {"X": X.astype(float), "y": y, "X_test": X_test, "lower": lower}
+    answer = ask("diffprivlib", kind, epsilon=epsilon, runs=runs, seconds=60.0, **data)
+    if answer is None:
+        return None
+    return theirs(f"diffprivlib {kind}", answer, lambda found: float(np.mean(found == y_test)))
 
 
 def summary(name: str, values: Sequence[float], cpu_s: Sequence[float]) -> dict[str, Any]:

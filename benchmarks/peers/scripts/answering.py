@@ -1,7 +1,8 @@
 """What the scripts share; they run under other Pythons and import nothing of Sfumato.
 
 ``python from_opendp.py TASK data.npz --epsilon 1 [--delta 1e-5] [--runs 3] [--seconds 60]`` prints
-one line of JSON: version, what was released, and CPU seconds of each release.
+one line of JSON: version, what was released, and CPU seconds of each release. A release that can be
+called is a model: its answers are not timed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def answer(package: str, tasks: dict[str, Task]) -> None:
         begin = time.process_time()
         found = release()
         seconds.append(time.process_time() - begin)
-        releases.append(np.asarray(found).tolist())
+        releases.append(np.asarray(found() if callable(found) else found).tolist())
     print()  # some packages leave a line unfinished
     print(json.dumps({"version": version(package), "releases": releases, "cpu_s": seconds}))
 

@@ -1,9 +1,10 @@
-"""Statistics by diffprivlib, pure epsilon; its classifiers: benchmarks/peers_diffprivlib.py."""
+"""Statistics and classifiers by diffprivlib, pure epsilon; all else is its default."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from answering import answer
 from diffprivlib import mechanisms, models, tools
 
@@ -49,6 +50,30 @@ def _drawn(mechanism: Any, draws: int) -> Any:
     return release
 
 
+def classifier(name: str) -> Any:
+    """Return the task of a classifier of rows between a number and 1, no longer than 1."""
+
+    def task(*, X: Any, y: Any, X_test: Any, epsilon: float, lower: Any, **_: Any) -> Any:
+        public: dict[str, Any] = {
+            "bounds": (np.full(X.shape[1], float(lower)), np.ones(X.shape[1]))
+        }
+        if name == "LogisticRegression":
+            public = {"data_norm": 1.0}
+        elif name == "RandomForestClassifier":
+            public["classes"] = np.unique(y).tolist()
+
+        def release() -> Any:
+            model = getattr(models, name)(epsilon=epsilon, **public).fit(X, y)
+            return lambda: model.predict(X_test)
+
+        return release
+
+    return task
+
+
 if __name__ == "__main__":
     tasks = {"pca": pca, "mean": mean, "histogram": histogram}
-    answer("diffprivlib", tasks | {"gaussian": gaussian, "laplace": laplace})
+    tasks |= {"gaussian": gaussian, "laplace": laplace}
+    kinds = ("LogisticRegression", "GaussianNB", "RandomForestClassifier")
+    tasks |= {name: classifier(name) for name in kinds}
+    answer("diffprivlib", tasks)
