@@ -34,13 +34,17 @@ def test_statistics_are_released_reported_and_certified(bounds: Path) -> None:
         ("variance", "--column", "age"),
         ("quantile", "--column", "age", "--at", "0.5"),
         ("histogram", "--column", "age", "--bins", "5"),
+        ("histogram", "--column", "age", "--ranges", "all"),
     ):
         assert json.loads(done("release", words[0], *given, *words[1:], "--json"))["rows"]
     done("report", "counts.csv", "--ledger", "budget.db", "-o", "report.html")
     assert Path("report.html").read_text().count("counts.csv") >= 1
     done("certificate", "counts.csv", "--key", "k.pem", "--new-key", "-o", "c.json", *given[-2:])
     assert "holds" in done("verify", "c.json", "--of", "counts.csv", "--key", "k.pem.pub")
-    for wrong in (("mean", "--by", "ward"), ("sum", "--column", "age", "--at", "0.5")):
+    words = ("--column", "age", "--ranges", "0:17,18:64")
+    ranges = json.loads(done("release", "histogram", *given, *words, "--json"))["rows"]
+    assert [(row["from"], row["to"]) for row in ranges] == [(0, 17), (18, 64)]
+    for wrong in (("mean", "--by", "ward"), ("sum", *words), ("sum", *words[:2], "--at", "0.5")):
         assert "takes" in refused("release", wrong[0], *given, *wrong[1:])
 
 

@@ -482,6 +482,20 @@ def scores() -> Iterator[tuple[str, Case]]:
             yield f"{name}, {relation}", Case(run)
 
 
+def statistics() -> Iterator[tuple[str, Case]]:
+    table, words = pd.DataFrame({"x": X[:, 0]}), {"bounds": {"x": (0, 1)}, "epsilon": 1.0}
+    for name, more in {
+        "ranges": {"bins": 40, "ranges": "all"},
+        "Gaussian": {"bins": 90, "ranges": [(0, i / 90) for i in range(1, 91)], "delta": 1e-5},
+    }.items():
+
+        def run(ledger: Any, more: Any = more) -> tuple[Any, dict[str, Any]]:
+            found = sf.release_histogram(table, "x", ledger=ledger, **more, **words)
+            return found, {"figures": np.stack([found.table[c] for c in ("count", "low", "high")])}
+
+        yield name, Case(run)
+
+
 def unprotected() -> Iterator[tuple[str, Case]]:
     """Models without a ledger: what private ones are made of."""
     plain = np.nan_to_num(sf.Bounds(**BOX).clip(X))
@@ -645,6 +659,7 @@ ALL = {
     "scores": scores,
     "search": search,
     "transfer": transfer,
+    "statistics": statistics,
     "unprotected": unprotected,
 }
 

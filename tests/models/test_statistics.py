@@ -43,9 +43,11 @@ COLUMNS: dict[str, Any] = {
     "k": {"type": "int64", "lower": 0, "upper": 40},
     "day": {"parts": ["month"], "lower": "2023-01-01", "upper": "2024-12-31"},
 }
+TO_HERE = [(-2.0, end) for end in np.linspace(-1.9, 6, 60)]
 QUESTIONS: dict[str, Callable[..., ReleasedStatistic]] = {
     "counts": lambda t, by=(), **p: release_counts(t, [*by, "ward", "month"], **p),
     "histogram": lambda t, **p: release_histogram(t, "x", bins=7, **p),
+    "ranges": lambda t, **p: release_histogram(t, "x", ranges=TO_HERE, **p),
     "sum": lambda t, **p: release_sum(t, "x", **p),
     "sum, far": lambda t, **p: release_sum(t, "far", **p),
     "mean": lambda t, **p: release_mean(t, "x", **p),
@@ -222,6 +224,72 @@ def test_error_bars_hold(name: str, relation: str, epsilon: float) -> None:
     assert len(far) > 0.9 * n_groups or (name, epsilon) == ("correlation", 0.5)  # too few
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize(("relation", "delta"), zip(RELATIONS, (0.0, 1e-5), strict=True))
+def test_error_bars_of_ranges_hold(relation: str, delta: float, epsilon: float) -> None:
+    """In 300 groups, a range of each; and of one group, of which the total may be known, in 60."""
+    n_groups, rng = 300, np.random.default_rng(3)
+    rows = table(n_groups * 40, 4).assign(g=rng.integers(0, n_groups, n_groups * 40))
+    rows["z"] = rng.integers(0, 200, len(rows))
+    known = {"g": {"type": "int64", "lower": 0, "upper": n_groups - 1}}
+    known["z"] = {"type": "int64", "lower": 0, "upper": 199}
+    asked: dict[str, Any] = {"bounds": known, "epsilon": epsilon, "delta": delta}
+    asked |= {"relation": relation, "ranges": [(i, i + 99) for i in range(0, 100, 7)]}
+    many = release_histogram(rows, "z", by="g", bins=n_groups, **asked).to_pandas()
+    per_group = many.groupby("g").nth(4).reset_index()[:n_groups]
+    exact = rows[rows["z"].between(28, 127)].groupby("g").size()
+    pairs = list(zip(per_group["low"], exact, per_group["high"], strict=True))
+    once = rows["z"].between(28, 127).sum()
+    for _ in range(60):
+        found = release_histogram(rows, "z", **asked).table.slice(4, 1).to_pylist()[0]
+        assert (found["from"], found["to"]) == (28, 127)
+        pairs.append((found["low"], once, found["high"]))
+    inside = sum(low <= truth <= high for low, truth, high in pairs)
+    assert inside >= stats.binom(len(pairs), 0.95).ppf(FALSE_ALARM)
+    if epsilon < 8 and relation == "replace_one":  # noise of whole numbers is wider than asked
+        assert inside <= stats.binom(len(pairs), 0.975).ppf(1 - FALSE_ALARM)
+
+
+def test_ranges_of_numbers_and_days() -> None:
+    rows = table(4000)
+    given = {**COLUMNS, "day": {**COLUMNS["day"], "parts": ["month", "time"]}}
+    asked = partial(release_histogram, rows, bounds=given, epsilon=1e6)
+    ages = asked("k", ranges=[(0, 9), (10, 99), (3, 3)]).to_pandas()
+    assert ages["count"].tolist() == [
+        rows["k"].between(*r).sum() for r in ((0, 9), (10, 40), (3, 3))
+    ]
+    assert ages["to"].tolist() == [9, 40, 3]
+    days = asked("time", ranges=[("2023-02-01", "2023-02-28")], by="ward").to_pandas()
+    assert days["from"].tolist() == ["2023-02-01"] * 4
+    exact = rows[(rows["day"].dt.month == 2) & (rows["day"].dt.year == 2023)]
+    assert days["count"].tolist() == [
+        *exact["ward"].value_counts()[["A", "B", "C", "?"]],
+    ]
+    every = asked("x", bins=4, ranges="all").to_pandas()
+    assert len(every) == 10
+    upper = every[every["to"] == 6.0]["count"]  # numbers at the upper bound are in the last range
+    assert upper.tolist() == [rows["x"].between(low, 6).sum() for low in (-2, 0, 2, 4)]
+    flat = release_histogram(rows, "k", bins=41, bounds=given, epsilon=1.0).table.to_pydict()
+    assert sum(flat["count"]) > 3900
+    assert asked("time", bins=2).table["to"].to_pylist()[1] == "2024-12-31"
+
+
+def test_counts_of_ranges_err_less_than_sums_of_bins() -> None:
+    rows = pd.DataFrame({"z": np.random.default_rng(0).uniform(0, 1, 3000)})
+    asked = {"bounds": {"z": (0, 1)}, "bins": 300, "epsilon": 1.0}
+    edges, errors = np.linspace(0, 1, 301), []
+    for _ in range(2):
+        every = release_histogram(rows, "z", ranges="all", **asked).to_pandas()
+        exact = np.histogram(rows["z"], edges)[0]
+        below = np.concatenate([[0], np.cumsum(exact)])
+        i, j = np.triu_indices(300)
+        tree = np.sqrt(np.mean((every["count"] - (below[j + 1] - below[i])) ** 2))
+        flat = release_histogram(rows, "z", **asked).to_pandas()["count"][:300]
+        moved = np.concatenate([[0], np.cumsum(flat)]) - below
+        errors.append((tree, np.sqrt(np.mean((moved[j + 1] - moved[i]) ** 2))))
+    assert np.median(errors, axis=0)[0] < np.median(errors, axis=0)[1]
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_all_is_charged_first_and_nothing_else_reads_rows(name: str) -> None:
     """Tape against charge; and other rows under the same noisy sums give the same figures."""
@@ -355,6 +423,17 @@ def test_what_cannot_be_asked_is_refused_before_a_charge() -> None:
         lambda: release_counts(rows, "nothing", **known),
         lambda: release_quantiles(rows, "k", at=[1.5], **known),
         lambda: release_histogram(rows, "x", bins=[3, 2], **known),
+        *(
+            partial(release_histogram, rows, name, ranges=ranges, **known)
+            for name, ranges in {
+                "x": [(3, 2)],
+                "k": [(50, 60)],
+                "y": "some",
+                "ward": "all",
+                "month": [("A", "B")],
+            }.items()
+        ),
+        lambda: release_histogram(rows, "x", bins=2000, ranges="all", **known),
         lambda: release_counts(rows, "x", **{**known, "confidence": 2.0}),
         lambda: release_counts(rows, "x", bounds=None, epsilon=1.0),
     ):

@@ -24,7 +24,6 @@ from sfumato.sums import (
     MeanAndSquares,
     SecondMoment,
     Statistic,
-    statistics,
 )
 from sfumato.sums.grid import (
     BLOCK_ROWS,
@@ -41,7 +40,11 @@ from sfumato.sums.grid import (
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.partitions import open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum, PersonUnit
-from sfumato.sums.statistics import Parts, agreeing_counts, cuts_by_counts
+from sfumato.sums.statistics import (
+    Parts,
+    RunCounts,
+    cuts_by_counts,
+)
 from sfumato.tables.bounds import Bounds
 
 WIDTH, CLASSES = 3, 2
@@ -375,21 +378,37 @@ def test_a_carry_keeps_every_unit() -> None:
     assert total.integers().tolist() == [3, -1, 2**33 + 1]
 
 
+@pytest.mark.parametrize("knows_total", [False, True])
+@pytest.mark.parametrize(("n", "fan", "weights"), [(64, 4, [1, 1, 1]), (23, 3, [1, 0.5, 0.25])])
 def test_trees_of_counts_agree_by_least_squares(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: np.random.Generator, n: int, fan: int, weights: list[float], *, knows_total: bool
 ) -> None:
-    """Against the normal equations: every node with noise of one size (Hay and others, 2010)."""
-    fan, n_cells = 4, 4**3
-    monkeypatch.setattr(statistics, "FAN_OUT", fan)
-    monkeypatch.setattr(statistics, "EDGES", np.linspace(0, 1, 62)[1:-1])
-    cells = np.eye(n_cells)
-    groups = cells.reshape(-1, fan, n_cells).sum(axis=1)
-    tree = np.vstack([groups.reshape(-1, fan, n_cells).sum(axis=1), groups, cells])
-    nodes = rng.normal(size=(2, len(tree))) + 5
-    expected = np.linalg.solve(tree.T @ tree, tree.T @ nodes.T).T
-    np.testing.assert_allclose(agreeing_counts(nodes), expected, atol=1e-10)
-    of_the_last = 100.0 * tree[:, [60]].T  # nothing to cut
-    assert np.isnan(cuts_by_counts(of_the_last, 2)).all()
+    """Against the normal equations (Hay and others, 2010), and the variances of ranges."""
+    counts = RunCounts(2, n, fan, tuple(weights))
+    runs = [np.arange(n) // fan**level for level in range(len(weights))]
+    tree = np.vstack([np.eye(each[-1] + 1)[each].T for each in runs])
+    rows = rng.integers(0, 2 * n, size=(300, 1))
+    exact = CountTables((2 * n,), ((0,),)).add_up(rows, np.zeros(300, int)).reshape(2, n)
+    scale = np.repeat(weights, counts.sizes)
+    found = counts.add_up(rows, np.zeros(300, dtype=np.intp))
+    np.testing.assert_array_equal(found, scale * (exact @ tree.T))
+    noisy, total = found / scale + rng.normal(size=found.shape), 150.0 if knows_total else None
+    agreed = counts.agreed(noisy * scale, total)
+    if knows_total:  # nearly, for the normal equations
+        tree, scale = np.vstack([tree, np.ones(n)]), np.append(scale, 3e3)
+        noisy = np.hstack([noisy, np.full((2, 1), total)])
+    covariance = np.linalg.inv(tree.T @ (scale[:, None] ** 2 * tree))
+    expected = (covariance @ tree.T @ (scale**2 * noisy).T).T
+    np.testing.assert_allclose(agreed, expected, atol=1e-4)
+    inside = np.tri(n, dtype=bool) & ~np.tri(n, k=-7, dtype=bool)
+    errors = np.einsum("ij,jk,ik->i", inside, covariance, inside)
+    found = counts.variances(inside, knows_total=knows_total)
+    np.testing.assert_allclose(found, errors, atol=1e-4)
+
+
+def test_nothing_is_cut_where_all_records_are_in_the_last_cell() -> None:
+    top, groups, cells = (np.eye(17**level)[[-1]] * 100.0 for level in (1, 2, 3))
+    assert np.isnan(cuts_by_counts(np.hstack([top, groups, cells]), 2)).sum() >= 2
 
 
 def test_sums_of_persons_travel_whatever_their_order() -> None:

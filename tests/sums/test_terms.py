@@ -46,7 +46,7 @@ from sfumato.sums.grid import BLOCK_ROWS, SecretSum
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PerPersonClip, PersonUnit
-from sfumato.sums.statistics import Parts, PlaceCounts, PlaceTree
+from sfumato.sums.statistics import Counts, Parts, PlaceCounts, PlaceTree, RunCounts
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables.bounds import Bounds
 from tests.sums.sources import doubles
@@ -88,6 +88,7 @@ STATISTICS: dict[type[Statistic], tuple[list[Statistic], int]] = {
     SideMeans: ([SideMeans(WIDTH)], 1),
     ScoreSum: ([ScoreSum()], 0),
     GroupSums: ([GroupSums(2, WIDTH - 1)], 0),
+    RunCounts: ([RunCounts(2, 3, 2, (1.0, 0.25)), RunCounts(1, 6, 6, (1.0,))], 0),
     CurveSum: ([CurveSum(WIDTH), CurveSum(WIDTH, weight=0.5)], 0),
 }
 CASES = [
@@ -204,7 +205,7 @@ def test_no_record_moves_a_sum_further_than_declared(statistic: Statistic, besid
     routes = ROUTES | (IN_SINGLES if statistic.takes_singles else {})
     if statistic is not STATISTICS[type(statistic)][0][0]:  # the same routes, hostile numbers
         routes = {name: route for name, route in routes.items() if name in ("memory", "singles")}
-    if isinstance(statistic, CountTables | ScoreSum | PlaceCounts | PlaceTree | SideMeans):
+    if isinstance(statistic, Counts | ScoreSum | SideMeans):
         routes = {name: route for name, route in routes.items() if "kept" not in name}
     for name, route in routes.items():
         for (relation, norm), moved in distances(statistic, beside, route).items():
@@ -363,6 +364,7 @@ def test_a_class_that_nobody_declared_raises_no_error(statistic: Any, code: int)
         (ResidualSum(0.25, np.ones((1, WIDTH))), 0.5, 0.25),
         (PlaceCounts((0, 2)), 2.0, 2**0.5),
         (PlaceTree((0, 2)), 12**0.5, 6**0.5),
+        (RunCounts(2, 3, 2, (1.0, 0.25)), 2.125**0.5, 1.0625**0.5),
         (HatSums(CLASSES, WIDTH), 2**0.5, 1.0),
         (SideMeans(3), 12**0.5, 6**0.5),
         (CurveSum(WIDTH, weight=0.5), 2.0, 1.25**0.5),

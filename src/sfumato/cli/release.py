@@ -55,6 +55,9 @@ def _statistic(name: str, about: str) -> Callable[..., None]:
             typer.Option(help="Groups: categories, parts of dates such as admitted.month."),
         ] = "",
         at: Annotated[str, typer.Option(help="For a quantile: which ones, such as 0.25,0.5.")] = "",
+        ranges: Annotated[
+            str, typer.Option(help="For a histogram: 0:17,18:64 in place of bins, or all.")
+        ] = "",
         bins: Annotated[
             int | None, typer.Option(help="For a histogram, or numbers in --by.", min=1)
         ] = None,
@@ -81,10 +84,14 @@ def _statistic(name: str, about: str) -> Callable[..., None]:
         promise = options.promise_of(
             epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=analyst
         )
-        if at and name != "quantile":
-            raise InvalidInputError(f"'release {name}' takes no '--at'.")
+        for option, value, of in (("--at", at, "quantile"), ("--ranges", ranges, "histogram")):
+            if value and name != of:
+                raise InvalidInputError(f"'release {name}' takes no '{option}'.")
         settings: dict[str, Any] = {"by": options.names_from(by), "confidence": confidence}
         settings |= {"bins": bins} if bins else {}
+        if ranges:
+            pairs = [each.split(":") for each in ranges.split(",")]
+            settings["ranges"] = ranges if ranges == "all" else pairs
         try:
             settings |= {"at": [float(each) for each in at.split(",")]} if at else {}
         except ValueError:

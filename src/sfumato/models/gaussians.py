@@ -232,8 +232,6 @@ def gaussians_from_moments(
 ) -> ClassGaussians:
     """Turn ``S_c + noise`` into counts, means and positive definite covariances.
 
-    Notes
-    -----
     With ``t = s / n_c`` the noise of a class covariance C has squared Frobenius norm
     ``t² k (k + 1) / 2`` on average and spectral radius about ``r = t √(2k)``. W is the covariance
     pooled over classes, v its average eigenvalue. The public rule:

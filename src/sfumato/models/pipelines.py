@@ -60,18 +60,10 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
     Pipeline
         The same pipeline.
 
-    Raises
-    ------
-    InvalidInputError
-        A step before the private one learns from raw rows, or fails because of one of them; the
-        message names what replaces it.
-
     Notes
     -----
     scikit-learn's own steps raise an error if a row has a missing or infinite number, which would
-    reveal that such a record exists. Put a `TableEncoder` before them; its rows have none. A
-    `OneHotEncoder` with listed categories and ``handle_unknown="ignore"`` takes cells of any kind
-    but lists.
+    reveal that such a record exists. Put a `TableEncoder` before them; its rows have none.
 
     Examples
     --------

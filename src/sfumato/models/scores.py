@@ -78,9 +78,6 @@ SCORE_DOC = """Measure predictions on given rows, without noise: share of right 
 _SAID: set[str] = set()  # what this process has said
 
 
-# What is said ---------------------------------------------------------------------------------
-
-
 def warn_on_score(score: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `score` so that its first call in a process says what it is."""
 
@@ -166,7 +163,7 @@ def release_score(
     target_bounds: tuple[float, float] | None = None,
     ledger: Any = None,
 ) -> ReleasedScore:
-    """Measure a fitted model on private rows, privately and charged.
+    """Measure a fitted model on private rows, privately and charged (docs/guarantees/scores.md).
 
     Parameters
     ----------
@@ -199,12 +196,6 @@ def release_score(
     -------
     ReleasedScore
         The score, its noise and its guarantee.
-
-    Notes
-    -----
-    Laplace noise on counts of right and wrong predictions, on counts of probabilities by label, or
-    on sums of ``1, t, t² - 1/2, e²`` or ``|e|`` with target t and error e scaled by the public
-    range. Proof: docs/guarantees/scores.md.
 
     Examples
     --------

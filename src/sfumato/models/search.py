@@ -275,10 +275,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     guarantee_ : Guarantee
         The privacy guarantee of the fit.
 
-    See Also
-    --------
-    sfumato.privacy.renyi : The price of a search.
-
     Notes
     -----
     There is no ``cv_results_``: scores of other runs, and their number, are not released.

@@ -11,8 +11,9 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +30,12 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.grid import QUANTUM, ROW_BITS, truncate_to_grid
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import Codes, CountTables, Statistic
+from sfumato.sums.statistics import (
+    Codes,
+    CountTables,
+    RunCounts,
+    Statistic,
+)
 from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.columns import PARTS, arrow, arrow_kind
 from sfumato.tables.files import write_table
@@ -47,14 +53,16 @@ WIDER = 1.5  # ... each of which may be this many times as long as the one befor
 NEVER = -1e6  # logarithm of the weight of what is not wanted
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
 MEAN_SHARE = 0.15  # of epsilon, for the mean around which squares are taken
+# Of trees of counts: bins of a run, what a weight is of the one below, and ranges to choose by.
+FANS, FALLS, PROBES = (2, 3, 4, 6, 8, 11, 16, 24, 32, 48), (1.0, 0.8, 0.65, 0.5), 64
+MAX_PLACES_OF_RANGES = 2**12
+FIRST_DAY = date(1970, 1, 1).toordinal()
 NOT_THERE = 5.0  # scales of noise: so few missing cells are none where none are declared
 
 
 @dataclass(frozen=True)
 class ReleasedStatistic:
     """A released table of figures with their error bars, and what is promised about it.
-
-    Proofs: docs/guarantees/statistics.md.
 
     Parameters
     ----------
@@ -123,41 +131,45 @@ class Axis:
 
     labels: Of each place, None for what is missing.
     edges: Of the bins of a column of numbers.
+    ends: First and last number of each bin, as they are shown.
     """
 
     name: str
     labels: tuple[Any, ...]
     edges: tuple[float, ...] | None = None
+    ends: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, feature: Feature, bins: int | Sequence[float] | None, name: str) -> Axis:
         """Return the categories of a column, its whole numbers if they are few, or bins."""
         if feature.categories is not None:
             return cls(name, (*feature.categories, None))
-        low, high, is_whole = feature.lower, feature.upper, _is_whole(feature)
+        low, high, is_day = feature.lower, feature.upper, feature.part == "time"
+        is_whole = is_day or _is_whole(feature)
         if bins is None:
-            bins = MAX_VALUES if is_whole else DEFAULT_BINS
+            bins = MAX_VALUES if is_whole and not is_day else DEFAULT_BINS
         edges = np.array(bins, dtype=float)
         if isinstance(bins, int) and 1 <= bins <= MAX_CELLS:
             edges = np.linspace(low, high, bins + 1)
             if is_whole:  # the last value beside the last whole step
-                step = 1 if high - low < bins else math.ceil((high - low) / bins)
+                step = max(1, math.ceil((high - low) / bins))
                 edges = np.append(np.arange(low, high + (step == 1), step), high + 1)
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise InvalidInputError(
                 f"'bins' must be a whole number from 1 to {MAX_CELLS}, or increasing edges."
             )
-        pairs = list(itertools.pairwise(edges.tolist()))
-        if feature.part == "time":
-            days = [[str(date(1970, 1, 1) + timedelta(days=int(e))) for e in p] for p in pairs]
-            labels: list[Any] = [" to ".join(pair) for pair in days]
-        elif arrow_kind(feature.type) == "b" and not feature.part:
-            labels = [bool(first) for first, _ in pairs]
-        elif is_whole and (np.diff(edges) == 1).all():
-            labels = [int(first) for first, _ in pairs]
-        else:
-            labels = [f"{a:g} to {b - 1 if is_whole else b:g}" for a, b in pairs]
-        return cls(name, (*labels, None), tuple(edges.tolist()))
+        if arrow_kind(feature.type) == "b" and not feature.part:
+            return cls(name, (*map(bool, edges[:-1]), None), tuple(edges.tolist()))
+
+        def shown(number: float) -> Any:
+            day = date.fromordinal(FIRST_DAY + int(number)) if is_day else None
+            return str(day) if day else int(number) if is_whole else number
+
+        pairs = zip(edges.tolist(), (edges[1:] - is_whole).tolist(), strict=False)
+        ends = tuple((shown(a), shown(b)) for a, b in pairs)
+        words, is_single = "{} to {}" if is_whole else "{:g} to {:g}", all(a == b for a, b in ends)
+        labels = [a if is_single else words.format(a, b) for a, b in ends]
+        return cls(name, (*labels, None), tuple(edges.tolist()), ends)
 
     def places(self, cells: Array) -> NDArray[np.intp]:
         """Return the place of each cell; numbers beyond the edges are in the bins at the ends."""
@@ -327,13 +339,18 @@ class Question:
         """Return noisy sums of groups, and the deviation of each number's noise."""
         rows = self.rows(numbers, n_numbers)
         statistic = GroupSums(rows.n_groups, n_numbers, apart, length)
-        budget, is_gaussian = self.budget, False
-        if budget.delta > 0 and math.isfinite(budget.epsilon):  # the law of less noise
-            l1, l2 = (self.records.sensitivity(statistic, norm) for norm in (1, 2))
-            mu = mu_from_budget(budget.epsilon, budget.delta)
-            is_gaussian = l2 / mu < math.sqrt(2) * l1 / budget.epsilon
-        release = (budget.gaussian if is_gaussian else budget.laplace)(statistic)
-        return self.draw(release, rows), budget.noise(release)
+        release = self.law(statistic)[1](statistic)
+        return self.draw(release, rows), self.budget.noise(release)
+
+    def law(self, statistic: Statistic) -> tuple[float, Callable[[Any], Release]]:
+        """Return the deviation of the least noise, and the law that has it."""
+        budget, moved = self.budget, partial(self.records.sensitivity, statistic)
+        noise = math.sqrt(2) * moved(1) / budget.epsilon
+        if budget.delta > 0 and math.isfinite(budget.epsilon):
+            other = moved(2) / mu_from_budget(budget.epsilon, budget.delta)
+            if other < noise:
+                return other, budget.gaussian
+        return noise, budget.laplace
 
     @property
     def is_alone(self) -> bool:
@@ -562,15 +579,6 @@ def release_counts(table: Any, by: str | Sequence[str] = (), **promise: Any) -> 
     -------
     ReleasedStatistic
         The figures, their error bars and the guarantee.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from sfumato import release_counts
-    >>> wards = pd.DataFrame({"ward": ["A"] * 700 + ["B"] * 300})
-    >>> found = release_counts(wards, "ward", bounds={"ward": ["A", "B"]}, epsilon=1.0)
-    >>> found.table.column_names
-    ['ward', 'count', 'low', 'high']
     """
     asked = _begin(table, by, **promise)
     return asked.released("counts", _counts(asked))
@@ -583,29 +591,102 @@ def release_histogram(
     *,
     by: str | Sequence[str] = (),
     bins: int | Sequence[float] = 20,
+    ranges: str | Sequence[Sequence[Any]] | None = None,
     **promise: Any,
 ) -> ReleasedStatistic:
-    """Release how many records have their number in each bin; whole numbers in whole bins.
+    """Release how many records have their number in each bin, or in each of many ranges.
 
     $table
     column : str
         A column of numbers, or of categories.
     bins : int or sequence of float, default=20
-        Number of bins, or their edges, which are public.
+        Number of bins, or their edges, which are public; whole numbers have whole bins.
+    ranges : sequence of pairs or "all", optional
+        First and last number of each range, in place of bins; or all ranges of bins. The last
+        one is counted where numbers are whole, days or at the upper bound. Any number of ranges
+        costs epsilon once: counts of bins, and of runs of bins, are released and made to agree.
     $rest
     """
     by = [by] if isinstance(by, str) else list(by)
     asked = _begin(table, [*by, column], bins=bins, **promise)
+    if ranges is not None:
+        return _ranges(asked, ranges)
     axis, figures = asked.axes[-1], _counts(asked)
-    if axis.edges is None or isinstance(axis.labels[0], bool):
+    if not axis.ends:
         return asked.released("histogram", figures)
-    edges, times = np.array(axis.edges), len(figures["count"]) // len(axis.labels)
-    first, last = edges[:-1], edges[1:]
-    if _is_whole(asked.features[-1]):
-        first, last = first.astype(int), last.astype(int) - 1
-    for name, ends in (("to", last), ("from", first)):
-        figures = {name: np.tile(np.array([*ends.tolist(), None]), times), **figures}
+    times = len(figures["count"]) // len(axis.labels)
+    pairs = np.array([*axis.ends, (None, None)] * times, dtype=object)
+    figures = {"from": pairs[:, 0], "to": pairs[:, 1], **figures}
     return replace(asked, axes=asked.axes[:-1]).released("histogram", figures)
+
+
+def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
+    """Release counts of ranges by counts of bins, of runs of bins, and of runs of those."""
+    feature, records = asked.features[-1], asked.records
+    if isinstance(ranges, str) and ranges == "all":
+        pairs = itertools.combinations_with_replacement(asked.axes[-1].ends, 2)
+        ranges = [(a, b) for (a, _), (_, b) in itertools.islice(pairs, MAX_GROUPS + 1)]
+    is_day = feature.part == "time"
+    is_whole = is_day or _is_whole(feature)
+    low, high = np.floor(feature.range) if is_whole else feature.range
+    ends = []
+    for pair in list(ranges) or [()]:
+        try:
+            first, last = [pair] * isinstance(pair, str) or pair
+            if is_day:
+                days = [date.fromisoformat(str(e)[:10]).toordinal() for e in (first, last)]
+                first, last = np.array(days) - FIRST_DAY
+            first, last = float(first), float(last)
+            first, last = (math.ceil(first), math.floor(last)) if is_whole else (first, last)
+        except (TypeError, ValueError, OverflowError):
+            first = last = math.nan
+        ends.append((max(first, low), min(last, high) + is_whole))
+        if not (asked.axes[-1].ends and ends[-1][0] < ends[-1][1]):
+            raise InvalidInputError(
+                f"'ranges' must be 'all' or pairs within a column's bounds. Got {pair!r}."
+            )
+    axis = Axis.of(feature, np.unique([low, high + is_whole, *np.ravel(ends)]).tolist(), "")
+    starts, stops = np.searchsorted(np.array(axis.edges), np.array(ends).T)
+    groups = replace(asked, axes=asked.axes[:-1])
+    n_groups, places = GroupedRows(groups.axes).n_groups, np.arange(len(axis.labels))
+    if len(starts) * n_groups > MAX_GROUPS or len(places) > MAX_PLACES_OF_RANGES:
+        raise InvalidInputError(f"At most {MAX_GROUPS} ranges, and {MAX_PLACES_OF_RANGES} bins.")
+    total = records.public_rows if groups.is_alone else None
+
+    def variances(tree: RunCounts, which: Any) -> Array:
+        inside = (starts[which, None] <= places) & (places < stops[which, None])
+        return np.asarray(tree.variances(inside, knows_total=total is not None))
+
+    some, trees = np.unique(np.linspace(0, len(starts) - 1, PROBES).astype(int)), []
+    for fan, fall in itertools.product((*(f for f in FANS if f < len(places)), len(places)), FALLS):
+        levels = np.arange(max(1, math.ceil(math.log(len(places), fan) - 1e-9)))
+        weights = np.maximum(np.rint(256 * fall**levels), 1) / 256
+        tree = RunCounts(n_groups, len(places), fan, tuple(weights.tolist()))
+        if fall == 1 or len(levels) > 1:
+            noise, law = asked.law(tree)
+            trees.append(((noise or 1.0) ** 2 * variances(tree, some).mean(), tree, law))
+    _, tree, law = min(trees, key=itemgetter(0))  # [H3] what errs least
+    if law == asked.budget.laplace and set(tree.weights) == {1.0}:  # of whole numbers
+        law = asked.budget.counts
+    release = law(tree)
+    counts = tree.agreed(asked.draw(release, GroupedRows((*groups.axes, axis))), total)  # [H2]
+    below = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
+    found = below[:, stops] - below[:, starts]
+    blocks = np.array_split(np.arange(len(starts)), 1 + len(starts) * len(places) // 2**20)
+    spread = np.sqrt(np.concatenate([variances(tree, block) for block in blocks]))
+    half = _factor(asked.confidence) * asked.budget.noise(release) * spread
+    most = math.inf if total is None else total
+    figures = {"count": np.clip(found, 0.0, most), **_bars(found, half, 0.0, most)}
+    if records.person is None or not records.person.averages:  # whole, and so are ends of bars
+        count, low = np.rint(figures["count"]), np.ceil(figures["low"])
+        high = np.maximum(np.floor(figures["high"]), count)
+        whole = {"count": count, "low": np.minimum(low, count), "high": high}
+        figures = {name: each.astype(np.int64) for name, each in whole.items()}
+    shown = {
+        "from": [axis.ends[i][0] for i in starts] * n_groups,
+        "to": [axis.ends[i - 1][1] for i in stops] * n_groups,
+    }
+    return groups.released("histogram", {**shown, **figures})
 
 
 @_documented

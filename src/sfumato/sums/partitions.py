@@ -122,15 +122,7 @@ class Partitions(ABC):
 
 
 class ListedParts(Partitions):
-    """Parts of which a list is kept: of what they are read from, made of, or held as.
-
-    Parameters
-    ----------
-    parts : sequence
-        What stands for each part.
-    columns : sequence of str or int
-        Names of the columns, or their number where they have none.
-    """
+    """Parts of which a list is kept: of what they are read from, made of, or held as."""
 
     def __init__(self, parts: Sequence[Any], columns: Sequence[str] | int) -> None:
         self._parts, self.columns = list(parts), columns
@@ -293,19 +285,9 @@ def open_sum(
 class PartitionedRecords(Records):
     """Records in parts, each of which is added up where it lies.
 
-    Parameters
-    ----------
-    partitions : Partitions
-        Where they lie; where persons are the unit, all rows of a person in one part.
-    read : callable
-        The public map of a batch to rows, codes and, where persons are the unit, their IDs. It
-        treats each record on its own and can be pickled.
-    width : int
-        Numbers of a row.
-    relation : {"replace_one", "add_or_remove_one"}
-        The neighbours. With "replace_one" the number of records or persons is counted at once.
-    person : PersonUnit, optional
-        How many rows a person has and how they are added up.
+    partitions: Where they lie; where persons are the unit, all rows of a person in one part.
+    read: The public map of a batch to rows, codes and, where persons are the unit, their IDs, each
+        record on its own; it can be pickled.
     """
 
     def __init__(

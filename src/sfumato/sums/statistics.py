@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -509,8 +509,8 @@ class PlaceTree(Counts):
         counts = PlaceCounts(self.columns).add_up(rows, codes)
         cells = np.zeros((len(counts), FAN_OUT**3))
         cells[:, : counts.shape[1]] = counts
-        groups = cells.reshape(len(cells), -1, FAN_OUT).sum(axis=2)
-        return np.hstack([groups.reshape(len(cells), -1, FAN_OUT).sum(axis=2), groups, cells])
+        groups = _runs(cells, FAN_OUT)
+        return np.hstack([_runs(groups, FAN_OUT), groups, cells])
 
     def term_sensitivity(self, relation: Relation) -> float:
         """√(6k) (replace) or √(3k) (add or remove) for k columns."""
@@ -520,7 +520,9 @@ class PlaceTree(Counts):
 def cuts_by_counts(nodes: NDArray[np.float64], n_levels: int) -> NDArray[np.float64]:
     """Cut columns into parts of about equal counts by released counts of a `PlaceTree`."""
     n_cells = len(EDGES) + 1
-    below = np.cumsum(agreeing_counts(nodes)[:, :n_cells], axis=1)
+    top, groups, cells = np.split(nodes, [FAN_OUT, FAN_OUT + FAN_OUT**2], axis=1)
+    tree = RunCounts(len(nodes), FAN_OUT**3, FAN_OUT, (1.0,) * LEVELS)
+    below = np.cumsum(tree.agreed(np.hstack([cells, groups, top]))[:, :n_cells], axis=1)
     below = np.maximum(np.maximum.accumulate(below, axis=1), 0.0)
     shares = np.arange(1, 2**n_levels) / 2**n_levels
     cuts = np.full((len(nodes), len(shares)), np.nan)
@@ -531,13 +533,66 @@ def cuts_by_counts(nodes: NDArray[np.float64], n_levels: int) -> NDArray[np.floa
     return cuts
 
 
-def agreeing_counts(nodes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return counts of cells that fit those of their groups best, by least squares (Hay 2010)."""
-    n_columns, fan = len(nodes), FAN_OUT
-    top, groups, cells = np.split(nodes, [fan, fan + fan**2], axis=1)
-    inner = cells.reshape(n_columns, -1, fan).sum(axis=2)
-    groups = (fan**2 - fan) / (fan**2 - 1) * groups + (fan - 1) / (fan**2 - 1) * inner
-    outer = groups.reshape(n_columns, -1, fan).sum(axis=2)
-    top = (fan**3 - fan**2) / (fan**3 - 1) * top + (fan**2 - 1) / (fan**3 - 1) * outer
-    groups = groups + np.repeat((top - outer) / fan, fan, axis=1)
-    return np.asarray(cells + np.repeat((groups - inner) / fan, fan, axis=1))
+@dataclass(frozen=True)
+class RunCounts(Counts):
+    """For each group, counts of places, of runs of `fan` places, of runs of those, times weights.
+
+    A row holds its place among those of all groups. It adds w_l to one number of each level l; the
+    highest has at most `fan` runs. Replacing one moves twice as many numbers.
+
+    weights: Of levels, the places first; at most 1, and multiples of 2⁻⁸, so that sums are exact.
+    """
+
+    n_groups: int
+    n_places: int
+    fan: int
+    weights: tuple[float, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of each level, the places first."""
+        return [-(-self.n_places // self.fan**level) for level in range(len(self.weights))]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n_groups, sum(self.sizes))
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:
+        places = CountTables((self.n_groups * self.n_places,), ((0,),)).add_up(rows, 0 * codes)
+        levels = [places.reshape(self.n_groups, -1)]
+        for _ in self.weights[1:]:
+            levels.append(_runs(levels[-1], self.fan))
+        return np.hstack(levels) * np.repeat(self.weights, self.sizes)
+
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:  # noqa: ARG002 - exact
+        """Largest distance of the sums of two neighbours, which are exact."""
+        moved = self.weights * (2 if Relation(relation) is Relation.REPLACE_ONE else 1)  # [H1]
+        return math.hypot(*moved) if norm == 2 else sum(moved)
+
+    def agreed(self, noisy: NDArray[np.float64], total: float | None = None) -> Any:
+        """Return counts of places that fit all numbers, and a known total, best (Hay 2010)."""
+        parts = np.split(noisy / np.repeat(self.weights, self.sizes), np.cumsum(self.sizes), axis=1)
+        levels = [(part, w**-2.0) for part, w in zip(parts[:-1], self.weights, strict=True)]
+        levels += [] if total is None else [(np.full((1, 1), total), 0.0)]
+        (counts, variance), steps = levels[0], []
+        spread = np.full(self.n_places, variance)
+        for level, variance in levels[1:]:  # from runs below and their own number, what runs are
+            fan = self.fan if variance else len(spread)
+            inner, wide = _runs(counts, fan), _runs(spread, fan)
+            steps.append((counts, spread, inner, wide, fan))
+            counts = inner + (level - inner) * wide / (wide + variance)
+            spread = wide * variance / (wide + variance)
+        for below, spread, inner, wide, fan in reversed(steps):
+            moved = np.repeat((counts - inner) / wide, fan, axis=-1)
+            counts = below + spread * moved[:, : len(spread)]
+        return counts
+
+    def variances(self, inside: NDArray[np.bool_], *, knows_total: bool) -> Any:
+        """Return those of sums of agreed counts over sets of places, for noise of deviation 1."""
+        weighed = np.pad(inside / self.weights[0], ((0, 0), (0, sum(self.sizes[1:]))))
+        return (inside * self.agreed(weighed, 0.0 if knows_total else None)).sum(axis=1)
+
+
+def _runs(numbers: NDArray[np.float64], fan: int) -> NDArray[np.float64]:
+    """Add up runs of `fan` numbers side by side, the last of which may be shorter."""
+    return np.add.reduceat(numbers, np.arange(0, numbers.shape[-1], fan), axis=-1)
