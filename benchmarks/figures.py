@@ -472,10 +472,13 @@ def kahm() -> Iterator[str]:
         every = [row for pair in both(table) for row in pair]
         shown = [span(row[side] for row in every) for side in ("strict", "paper")]
         yield "({} against {})".format(*shown)
-    for unit, words in (("mis", "lower mis by"), ("accuracy", "accuracy by")):
-        sides = ("paper", "printed")
-        shares = [span((100 * (1 - b[s] / a[s]) for a, b in both(7, unit)), 0) for s in sides]
-        yield words + " {} % (printed: {} %)".format(*shares)
+    mis, accuracy = (
+        [[100 * (1 - b[s] / a[s]) for a, b in both(7, unit)] for s in ("paper", "printed")]
+        for unit in ("mis", "accuracy")
+    )
+    yield "accuracy by {} % (printed: {} %)".format(*(span(each, 0) for each in accuracy))
+    lower = "lower mis in {} of {} cells, by {:.0f} % at most (printed: in all, {:.0f} %)"
+    yield lower.format(sum(x > 0 for x in mis[0]), len(mis[0]), *map(max, mis))
     most = [max(row[side] for row in rows(7, 12, "mis")) for side in ("paper", "printed")]
     yield "mis up to {:.1f}; printed: {:.1f}".format(*most)
 

@@ -91,7 +91,7 @@ def notes(found: Sequence[tuple[Entry, Recorded | None]]) -> list[str]:
         f"- {text}" + ("" if len(names) == len(found) else f" ({', '.join(names)})")
         for text, names in said.items()
     ]
-    return ["\n".join(lines)] if lines else []
+    return ["\n".join(lines)] * bool(lines)
 
 
 def figures(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
@@ -101,15 +101,12 @@ def figures(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
     writer.writerow(COLUMNS)
     for entry, known in found:
         for row, *ran in known.rows if known else ():
-            numbers = (
-                _number(v, row.unit)
-                for v in (row.printed, row.paper, row.paper_sd, row.strict, row.strict_sd)
-            )
+            values = row.printed, row.paper, row.paper_sd, row.strict, row.strict_sd
+            numbers = (_number(value, row.unit) for value in values)
             writer.writerow((entry.name, row.what, row.unit, *numbers, _met(row), *ran))
         for claim, holds in known.claims.items() if known else ():
-            writer.writerow(
-                (entry.name, claim, "claim", *[""] * 5, "yes" if holds else "no", "", "")
-            )
+            held = "yes" if holds else "no"
+            writer.writerow((entry.name, claim, "claim", *[""] * 5, held, "", ""))
     return text.getvalue()
 
 

@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.cli import reproduce as command
-from sfumato.papers import (
-    Entry,
-    Outcome,
-    Reproduction,
-    Setting,
-    entries_of,
-    reproduce as run_entry,
-)
+from sfumato.papers import Entry, Outcome, Reproduction, Setting, entries_of, reproduce as run_entry
 from tests.cli.running import done, refused
 
 CELL = ("reproduce", "kahm", "--table", "5", "--quick", "--cell")

@@ -99,8 +99,6 @@ def test_student_t_membership_is_consistent() -> None:
 
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
-
-
 Digits = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -112,14 +110,9 @@ def digits() -> Digits:
 
 
 def model(**parameters: Any) -> MembershipTransferClassifier:
-    given: dict[str, Any] = {
-        "epsilon": np.inf,
-        "delta": 1e-5,
-        "schedule": (5, 10),
-        "n_layers": 2,
-    }
+    given: dict[str, Any] = {"epsilon": np.inf, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
     return MembershipTransferClassifier(
-        **(given | {"bounds": CUBE, "random_state": 0} | parameters)
+        **(given | {"schedule": (5, 10), "n_layers": 2} | parameters)
     )
 
 

@@ -22,7 +22,7 @@ from sfumato.papers.kahm import (
     PrintedAffineHullClassifier,
     PrintedFabricator,
 )
-from sfumato.papers.kahm.smoothing import fabricate_rows
+from sfumato.papers.kahm.smoothing import fabricate_groups
 from sfumato.papers.kahm.systems import plan_branches
 from sfumato.privacy.guarantee import Status
 from tests.models.literal_hulls import LiteralDeepHull
@@ -130,7 +130,7 @@ def test_fabricated_rows_are_the_smoothed_noisy_rows(three: Data) -> None:
     noisy = np.asarray(tape.releases[0].output)
     np.testing.assert_array_equal(labels, y)
     for label in range(3):
-        expected, _ = fabricate_rows(noisy[y == label], n_components=5, passes=2)
+        ((expected, _),) = fabricate_groups([noisy[y == label]], n_components=5, passes=2)
         np.testing.assert_allclose(made[y == label], expected.clip(0, 1), atol=1e-4)
     assert np.linalg.norm(made - X) < 0.75 * np.linalg.norm(noisy.clip(0, 1) - X)
 

@@ -12,12 +12,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, digits, unit_rows
 from sfumato.papers.entry import Setting
-from sfumato.papers.feddpdr import (
-    PrintedDPML,
-    PrintedFedDPDR,
-    experiments,
-    printed,
-)
+from sfumato.papers.feddpdr import PrintedDPML, PrintedFedDPDR, experiments, printed
 from sfumato.papers.feddpdr.experiments import ALIGNED, FIGURES, sentences
 from sfumato.papers.feddpdr.methods import MENDED, RAW, UNIT, learn, not_private
 from sfumato.privacy.guarantee import Status

@@ -51,25 +51,6 @@ class Setting:
     cell: Mapping[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def once(self, name: str, measure: Callable[[], Any]) -> Any:
-        """Return what `measure` gives; the second entry that asks under this name gets it again.
-
-        Parameters
-        ----------
-        name : str
-            What was measured.
-        measure : callable
-            Called the first time.
-
-        Returns
-        -------
-        object
-            What it gave.
-        """
-        if name not in self.memory:
-            self.memory[name] = measure()
-        return self.memory[name]
-
     def pick(
         self, cells: Iterable[Any], *names: str, quick: Sequence[Any] | None = None
     ) -> list[Any]:
@@ -164,7 +145,7 @@ class Outcome:
         What the table or figure is there to show, each as a sentence and whether our numbers show
         it; these are judged for entries without printed numbers, and are shown in a quick run.
     series : mapping
-        Panels of the picture, each with points by name; without them it shows the comparisons.
+        Panels of the picture, each with points by name; without them there is none.
     remarks : tuple of str
         What a reader must know: stand-ins, smaller samples, parameters the paper leaves open.
     """
@@ -208,13 +189,6 @@ class Entry:
     data: str = "generated"
     minutes: str = "under 1"
     cells: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        kind, _, number = self.name.partition("-")
-        if kind not in ("table", "figure") or not number:
-            raise InvalidInputError(
-                f"The 'name' of an entry must be table-N or figure-N. Got {self.name!r} instead."
-            )
 
 
 def compare_runs(

@@ -162,7 +162,7 @@ def result_file(entry: Entry, folder: Path, cell: Mapping[str, str] = MappingPro
 
 
 def keep(found: Reproduction, folder: Path) -> list[Path]:
-    """Write ``<paper>-<entry>.json`` and, where matplotlib is there, ``.png``.
+    """Write ``<paper>-<entry>.json`` and, of a picture where matplotlib is there, ``.png``.
 
     Parameters
     ----------
@@ -180,11 +180,11 @@ def keep(found: Reproduction, folder: Path) -> list[Path]:
     files = [result_file(found.entry, folder, found.setting.cell)]
     with atomic_write(files[0]) as file:
         file.write(found.to_json().encode())
-    if can_draw():
+    if found.outcome.series and can_draw():
         files.append(files[0].with_suffix(".png"))
         with atomic_write(files[1]) as file:
             small = " (quick run, other data)" if found.setting.quick else ""
-            picture(found.entry.title + small, found.outcome, file)
+            picture(found.entry.title + small, found.outcome.series, file)
     return files
 
 

@@ -18,7 +18,12 @@ from typing import Any, NamedTuple
 
 from sfumato.core.arrays import Array, cast, is_accelerated, namespace_of
 from sfumato.core.parallel import map_in_parallel
-from sfumato.models.hull_search import CLEARLY_POSITIVE, fit_branch, layer_width_scale
+from sfumato.models.hull_search import (
+    CLEARLY_POSITIVE,
+    Branch,
+    fit_branches,
+    layer_width_scale,
+)
 from sfumato.models.least_squares import gaussian_kernel
 
 MAX_PASSES = 60
@@ -38,47 +43,60 @@ class Pass(NamedTuple):
         return float(namespace_of(self.errors).sum(self.errors))
 
 
-def fabricate_rows(
-    rows: Array,
-    *,
-    n_components: int,
-    passes: int,
-    threshold: float | None = None,
-    noise: float | None = None,
-    dtype: str = "float64",
-) -> tuple[Array, int]:
-    """Smooth rows; return the images of the smoothed ones (89), and the number M of passes.
-
-    The last pass is `passes`, or the first whose error is at most the threshold, where there is
-    one. The paper takes it from the raw rows (88), which is not private; given the expected squared
-    length of the `noise` in a row, `error_without_noise` estimates the same from these rows.
-    """
-    found = smoothing_pass(cast(rows, dtype), n_components=n_components, dtype=dtype)
-    if noise is not None:
-        threshold = error_without_noise(found, noise)
-    number = 1
-    while number < passes and (threshold is None or found.error > threshold):
-        found = smoothing_pass(found.smoothed, n_components=n_components, dtype=dtype)
-        number += 1
-    return found.images, number
-
-
 def fabricate_groups(
     groups: Sequence[Array],
     *,
-    thresholds: Sequence[float] | None = None,
+    n_components: int,
+    raw: Sequence[Array] | None = None,
     n_jobs: int | None = None,
     **parameters: Any,
 ) -> list[tuple[Array, int]]:
-    """Fabricate each group of rows on its own (Remark 4), in single precision."""
+    """Smooth each group of rows on its own (Remark 4); return images (89) and passes M of each.
 
-    def fabricate(number: int) -> tuple[Array, int]:
-        threshold = None if thresholds is None else thresholds[number]
-        return fabricate_rows(groups[number], threshold=threshold, dtype="float32", **parameters)
+    As printed the errors of the `raw` rows say when to stop (88), (96), which is not private.
+    """
 
-    return map_in_parallel(
-        fabricate, range(len(groups)), n_jobs=1 if is_accelerated(groups[0]) else n_jobs
-    )
+    def fabricate(some: Sequence[int]) -> list[tuple[Array, int]]:
+        limits: list[float | None] = [None] * len(some)
+        if raw is not None:
+            found = smoothing_passes([raw[i] for i in some], n_components=n_components)
+            limits = [each.error for each in found]
+        of_some = [groups[i] for i in some]
+        return smooth_until(limits, of_some, n_components=n_components, **parameters)
+
+    numbers = range(len(groups))
+    if is_accelerated(groups[0]):  # in one stack
+        return fabricate(numbers)
+    parts = map_in_parallel(fabricate, [[i] for i in numbers], n_jobs=n_jobs)
+    return [found for part in parts for found in part]
+
+
+def smooth_until(
+    limits: Sequence[float | None],
+    groups: Sequence[Array],
+    *,
+    n_components: int,
+    passes: int,
+    noise: float | None = None,
+    dtype: str = "float32",
+) -> list[tuple[Array, int]]:
+    """Smooth groups until `passes`, or the first pass whose error is at most the limit, if any.
+
+    Given the expected squared length of the `noise` in a row, limits are estimated from the rows.
+    """
+    rows, left, made = [cast(group, dtype) for group in groups], list(range(len(groups))), {}
+    limits = list(limits)
+    for number in range(1, passes + 1):
+        found = smoothing_passes([rows[i] for i in left], n_components=n_components, dtype=dtype)
+        if noise is not None and number == 1:
+            limits = [error_without_noise(each, noise) for each in found]
+        for i, each in zip(left, found, strict=True):
+            rows[i], made[i] = each.smoothed, (each.images, number)
+        errors = zip(left, [each.error for each in found], strict=True)
+        left = [i for i, error in errors if (limit := limits[i]) is None or error > limit]
+        if not left:
+            break
+    return [made[i] for i in range(len(rows))]
 
 
 def error_without_noise(first: Pass, noise: float) -> float:
@@ -102,11 +120,22 @@ def error_without_noise(first: Pass, noise: float) -> float:
     return float(xp.sum(xp.sqrt(xp.clip(squares, min=0.0))))
 
 
-def smoothing_pass(rows: Array, *, n_components: int, dtype: str = "float64") -> Pass:
+def smoothing_pass(rows: Array, **parameters: Any) -> Pass:
     """Fit a hull to rows and pass them through it."""
+    return smoothing_passes([rows], **parameters)[0]
+
+
+def smoothing_passes(
+    groups: Sequence[Array], *, n_components: int, dtype: str = "float64"
+) -> list[Pass]:
+    """Fit a hull to each group of rows and pass them through it."""
+    rows = [cast(group, dtype) for group in groups]
+    branches = fit_branches(rows, n_components=n_components, n_layers=1, dtype=dtype)
+    return [_through(branch, each, dtype) for branch, each in zip(branches, rows, strict=True)]
+
+
+def _through(branch: Branch, rows: Array, dtype: str) -> Pass:
     xp = namespace_of(rows)
-    rows = cast(rows, dtype)
-    branch = fit_branch(rows, n_components=n_components, n_layers=1, dtype=dtype)
     if branch["n_components"] == 0:  # all rows are one point, which is its own hull
         return Pass(rows, rows, xp.zeros_like(rows[:, 0]), None)
     mean, shrink = branch["mean"], float(branch["regularization"][0])

@@ -20,13 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import to_numpy
 from sfumato.core.constraints import Form, flag, one_of, or_none, refuse, whole
-from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.ledger.receipt import prepay
 from sfumato.models.hull_search import PARTITIONS, cut_rows, fit_branches
 from sfumato.models.rows import PRECISIONS
 from sfumato.papers.entry_level import EntryEstimator
-from sfumato.papers.kahm.smoothing import MAX_PASSES, fabricate_groups, smoothing_pass
+from sfumato.papers.kahm.smoothing import MAX_PASSES, fabricate_groups
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
@@ -185,8 +184,8 @@ class _Printed(_Rows):
             return self._cut(noisy, codes, DEFAULT_BRANCH, "kmeans"), codes, labels
         warnings.warn(
             "The printed algorithm clusters the raw rows and stops by their error. That protects "
-            "nobody, whatever the noise: the status of the guarantee is 'refuted'. Use "
-            "the estimators of `sfumato` instead.",
+            "nobody, whatever the noise: the status of the guarantee is 'refuted'. Mended: "
+            "EntryFabricator and EntryHullClassifier of sfumato.papers.kahm.",
             RefutedGuaranteeWarning,
             stacklevel=4,
         )
@@ -205,12 +204,7 @@ class _Printed(_Rows):
         )
         private = replace(raw, rows=noisy)
         if getattr(self, "fabricate", True):
-            thresholds = map_in_parallel(  # (96)
-                lambda rows: smoothing_pass(rows, n_components=self.hull_components).error,
-                raw.groups(self.device),
-                n_jobs=self.n_jobs if self.device is None else 1,
-            )
-            private = self._smoothed(private, passes=MAX_PASSES, thresholds=thresholds)
+            private = self._smoothed(private, passes=MAX_PASSES, raw=raw.groups(self.device))
             if not getattr(self, "raw_clusters", True):  # Definition 15
                 private = self._cut(private.rows, codes, DEFAULT_BRANCH, "kmeans")
         return private, codes, labels
