@@ -39,12 +39,14 @@ class CountingLedger:
         return Receipt(events, unit=unit, relation=relation)
 
 
-def refused(estimator: Any, X: Any, y: Any, words: str) -> None:
+def refused(estimator: Any, X: Any, y: Any, words: str) -> Any:
     ledger = CountingLedger()
     model = clone(estimator).set_params(ledger=ledger)
+    model.guarantee_ = "of an earlier fit"
     with pytest.raises(InvalidInputError, match=words):
         fit(model, X, y)
     assert ledger.charges == 0
+    return model
 
 
 @pytest.mark.filterwarnings("ignore:delta=")
@@ -54,7 +56,8 @@ def test_bounds_of_another_width_cost_nothing(case: Any) -> None:
     d = case.X.shape[1] + 1
     labels = case.estimator.array_bounds.labels
     bounds = Bounds(lower=[0.0] * d, upper=[1.0] * d, labels=labels)
-    refused(clone(case.estimator).set_params(bounds=bounds), case.X, case.y, f"{d} features")
+    other = clone(case.estimator).set_params(bounds=bounds)
+    assert not hasattr(refused(other, case.X, case.y, f"{d} features"), "guarantee_")
 
 
 @pytest.mark.parametrize("data", SECRET_CASES)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -217,6 +218,28 @@ def test_a_charge_that_was_interrupted_after_its_commit_is_not_paid_twice(tmp_pa
     assert (budget.spent(), len(budget.events())) == (0.6, 1)
     budget.charge(PureEvent(0.4))
     assert budget.spent() == 1.0
+
+
+def test_a_charge_that_was_undone_is_paid_though_another_stands_in_its_place(tmp_path, monkeypatch):
+    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=0.0)
+    write = budget._database.write
+
+    def undone(pay):
+        def interrupted(ledger):
+            pay(ledger)
+            raise KeyboardInterrupt
+
+        return write(interrupted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(budget._database, "write", undone)
+        with pytest.raises(KeyboardInterrupt):
+            budget.charge(PureEvent(0.3))
+    Ledger(tmp_path / "budget.db").dataset("rows").charge(PureEvent(0.1))
+    budget.charge(PureEvent(0.3))
+    assert budget.events() == (PureEvent(0.1), PureEvent(0.3))
+    budget._remember(replace(budget._known, count=1))  # of a slower thread
+    assert budget._known.count == 2
 
 
 def test_a_fork_does_not_draw_on_what_its_parent_has_paid(tmp_path, monkeypatch, in_child):

@@ -69,6 +69,7 @@ def test_a_new_quota_remembers_what_was_spent(budget: SharedBudget) -> None:
 
 def test_a_charge_past_the_quotas_is_counted_in_the_total(budget: SharedBudget) -> None:
     budget.dataset.charge(LaplaceEvent(0.7))
+    assert budget.holdings()[0].spent == 0.7
     with pytest.raises(BudgetExceededError, match="'patients' refuses"):
         pay(budget, 0.4, "ada")
     pay(budget, 0.3, "ada")

@@ -365,8 +365,8 @@ def test_scales_are_rounded_up(epsilon: float, sensitivity: float) -> None:
         exact = Fraction(sensitivity) + Fraction(step) * size
         assert Fraction(scale) * Fraction(epsilon) > exact
         assert Fraction(scale) * Fraction(epsilon) < exact * (1 + Fraction(1, 2**49))
-    step, scale = EntryMechanism(sensitivity, epsilon).grid(1)
-    assert Fraction(scale) * Fraction(epsilon) > Fraction(sensitivity) + Fraction(step)
+    step, scale = EntryMechanism(sensitivity, epsilon, rounding=0.5).grid(1)
+    assert Fraction(scale) * Fraction(epsilon) > Fraction(sensitivity) + Fraction(step + 0.5)
     for size in (1, 3):
         spread = math.sqrt(size)
         step, scale = GaussianMechanism(sensitivity, epsilon).grid(size)

@@ -109,9 +109,9 @@ def test_what_is_drawn_is_what_was_planned(relation: str) -> None:
 
 
 def test_the_best_of_the_first_k_wins() -> None:
-    """K uniform draws decide: the winner is the best of a prefix, and prefixes differ."""
+    """K uniform draws decide: the winner is the best of a prefix, not of all, and these differ."""
     X, y = rows()
-    winners = set()
+    winners, n_beaten = set(), 0
     for seed in range(12):
         tried = search(mean_runs=2.0, epsilon=30.0)
         with seeded(seed), taped() as tape:
@@ -121,8 +121,10 @@ def test_the_best_of_the_first_k_wins() -> None:
         place = scores.index(tried.best_score_)
         assert tried.best_score_ == max(scores[: place + 1])
         winners.add(place)
+        n_beaten += max(scores) > tried.best_score_  # by a run that does not count
         assert tried.guarantee_.status == "testing"
     assert len(winners) > 1
+    assert n_beaten > 3
 
 
 def test_a_random_duration_is_a_condition() -> None:

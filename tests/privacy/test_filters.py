@@ -131,6 +131,8 @@ class TestRenyi:
         assert once.failure == Fraction("0.6e-6")
         assert rule.admits(once)
         assert not rule.admits(once.plus(once))
+        left = 0.9e-5  # of delta, for what does not fail
+        assert float(rule._limit()) == pytest.approx(5.0 - _slack(rule.order or 0.0, left))
 
     def test_a_search_and_an_objective_have_a_price(self) -> None:
         rule = PrivacyFilter("renyi", 8.0, 1e-5)

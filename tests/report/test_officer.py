@@ -142,7 +142,9 @@ def test_odds_of_single_numbers_are_not_said_of_records() -> None:
     paid, _ = (budget.charge(EntryEvent(each, 0.0, 2.0)) for each in (1.0, 2.0))
     one = Guarantee(1.0, unit="entry", entry_bound=2.0, charges=paid.charges)
     found, both = LedgerExtract.of(budget), replace(one, epsilon=3.0, events=budget.events())
-    pages = first_pages(Report("One", [Result("a", one)], ledger=found))
+    declared = dict.fromkeys(map(str, range(30)), "0 to 1")
+    pages = first_pages(Report("One", [Result("a", one, declared=declared)], ledger=found))
+    assert "And 6 more" in pages
     assert "is in the data" not in pages
     assert "light amber" in pages
     assert found.attacker == best_attacker(both).to_dict()

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.statistics import GroupSums
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
@@ -304,6 +305,8 @@ def test_averages_pay_for_the_rounding_of_every_number_that_they_touch(norm: Any
     terms = [MOST * plain.sensitivity("replace_one", 1, n) for n in (1, 2)]
     assert summed[1] - terms[1] == pytest.approx(rounding, rel=1e-6)
     assert summed[0] - terms[0] == pytest.approx(rounding * math.sqrt(plain.size), rel=1e-6)
+    near = GroupSums(1, 1, apart=0.25)  # rows may be fewer: no row lies farther from others
+    assert PersonUnit(MOST, "sum").sensitivity(near, "replace_one", 9, 1) == MOST
 
 
 def test_a_missing_label_changes_no_bit_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sfumato.models.additive import Explanation
 
 GREEN, AMBER = 3.0, 8.0
+SHOWN = 24  # facts that were declared public, on the page
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,8 @@ class Report:
             units=list(dict.fromkeys(map(words.protected_unit, guarantees))),
             asked=asked_of(guarantees[0].unit if guarantees else Unit.RECORD),
             files={mark: r.file or r.name for r in self.results for mark in r.guarantee.charges},
-            declared=list(declared.items())[:24],
+            declared=list(declared.items())[:SHOWN],
+            n_more=max(len(declared) - SHOWN, 0),
             draw=charts,
         )
 
