@@ -275,7 +275,7 @@ def frontier() -> Iterator[str]:
     mnist = one("accelerator", part="linear")["fit_wall_s"]
     yield f"a fit of MNIST with 3,969 scattering features takes {mnist:.1f} seconds"
     hulls = one("accelerator", part="hulls")["end_to_end_s"]
-    yield f"answers its 10,000 queries in {bare(round(hulls, 2))} seconds"
+    yield f"answers its 10,000 queries in {bare(hulls)} seconds"
     rule = "whitened, share 0.3, floor 0.1, 3969 components"
     tried = {
         (row[3], row[4], row[6]): row[-1]

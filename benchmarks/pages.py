@@ -57,6 +57,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "speed_changes": "before and after",
             "speed_scattering": "scattering features",
             "accelerator": "on a GPU",
+            "accelerator_tries": "settings tried there",
         },
     ),
     "Synthetic rows": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import warnings
@@ -75,25 +74,27 @@ def _frame(table: pd.DataFrame, n_parts: int) -> Any:
 def test_bits_do_not_depend_on_partitions(
     name: str, client: Any, table: pd.DataFrame, tmp_path: Path
 ) -> None:
-    from sfumato.sums.dask import ClusterFiles
-
     assert client.status == "running"
     counts = (1, 2, 7) if name in ("moments", "linear") else (2,)
     for number, part in enumerate(in_parts(table, 2)):
         part.to_parquet(tmp_path / f"{number}.parquet")
     frames = {str(n): _frame(table, n) for n in counts}
-    same_bits(ESTIMATORS[name], table, frames | {"files": ClusterFiles(tmp_path)})
+    same_bits(ESTIMATORS[name], table, frames | {"files": dd.read_parquet(tmp_path)})
 
 
-def test_no_cell_of_a_text_stays_with_a_worker(
-    client: Any, table: pd.DataFrame, tmp_path: Path
-) -> None:
-    from sfumato.sums.dask import ClusterFiles
+def test_a_frame_of_nothing_but_files_is_read_as_files(table: pd.DataFrame, tmp_path: Path) -> None:
+    from sfumato.sums.dask import FrameParts
 
-    left = lambda: sum(type(one).__name__ == "_Bucket" for one in gc.get_objects())  # noqa: E731
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    ESTIMATORS["moments"]().fit(ClusterFiles(tmp_path))
-    assert set(client.run(left).values()) == {0}
+    for number, part in enumerate(in_parts(table, 3)):
+        part.to_parquet(tmp_path / f"{number}.parquet")
+    read = dd.read_parquet(tmp_path)
+    assert FrameParts(read)._files.n_parts == 3
+    others = [read[read["age"] > 40], read.partitions[1:], dd.read_parquet(tmp_path, index="age")]
+    others += [dd.read_parquet(tmp_path, filters=[("age", ">", 40)]), read.assign(age=1.0)]
+    assert [FrameParts(each)._files for each in others] == [None] * 5
+    same_bits(ESTIMATORS["moments"], table, {"read": read, "some": dd.concat([read])})
+    some = table.iloc[table["age"].to_numpy(na_value=0) > 40].reset_index(drop=True)
+    same_bits(ESTIMATORS["moments"], some, {"filtered": others[0]})
 
 
 @more

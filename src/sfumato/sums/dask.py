@@ -17,10 +17,10 @@ import dask
 import numpy as np
 
 from sfumato.core.memory import WORKING_SET
-from sfumato.exceptions import EngineError
+from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.partitions import ListedParts, Partitions, Task, report_failures
 from sfumato.sums.persons import LONG, partition_of
-from sfumato.sums.table_parts import BATCH_ROWS, FileParts, LocalParts
+from sfumato.sums.table_parts import BATCH_ROWS, FileParts
 
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
@@ -64,45 +64,23 @@ class DelayedParts(ListedParts):
         return DelayedParts(client.compute(calls, retries=RETRIES), self.columns)
 
 
-class ClusterFiles(DelayedParts):
-    """Files of a table, a part each, that the workers read themselves: no frame is made of them.
-
-    path (str or LocalParts): A file, the files of a folder, or a glob; the same on all machines.
-    """
-
-    library = "pyarrow"
-
-    def __init__(self, path: Any) -> None:
-        self._files = path if isinstance(path, LocalParts) else FileParts.of(path)
-        super().__init__(self._files._parts, self._files.columns)
-
-    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types."""
-        if not isinstance(self._files, FileParts):
-            return self
-        return ClusterFiles(self._files.declared(types, text, keeps=False))  # none on a worker
-
-    def undeclared(self) -> Partitions:
-        """Refuse text before anything of its lines is known."""
-        return ClusterFiles(self._files.undeclared())
-
-
 class FrameParts(DelayedParts):
-    """The partitions of a Dask DataFrame.
+    """The partitions of a Dask DataFrame; of one that only reads files, these without frames.
 
     frame (dask.dataframe.DataFrame): The table.
     """
 
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
+    def __init__(self, frame: Any, files: Any = None) -> None:
+        self._frame, self._files = frame, _files_of(frame) if files is None else files
         with report_failures("Dask"):  # which looks at cells already as it plans
-            parts = frame.to_delayed()
+            parts = frame.to_delayed() if self._files is None else self._files._parts
         super().__init__(parts, list(map(str, frame.columns)))
 
-    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns."""
         self._require(types)
-        return FrameParts(self._frame[list(types)])
+        files = self._files and self._files.declared(types, text)
+        return FrameParts(self._frame[list(types)], files)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
         """Let Dask move rows to partitions by a hash of their IDs."""
@@ -111,6 +89,20 @@ class FrameParts(DelayedParts):
         marked = self._frame.map_partitions(_with_person, ids_of, n_parts, meta=meta)
         moved = marked.shuffle(on=PERSON, npartitions=n_parts, shuffle_method="tasks")
         return FrameParts(moved.drop(columns=PERSON))
+
+
+def _files_of(frame: Any) -> FileParts | None:
+    """Return the files of a frame that is nothing but these local files of Parquet."""
+    read: Any = getattr(frame, "expr", None)
+    if not type(read).__name__.startswith("ReadParquet"):
+        return None
+    if any(map(read.operand, ("filters", "index", "storage_options", "_partitions"))):
+        return None
+    with suppress(InvalidInputError, TypeError):  # several paths, or none of this machine
+        files = FileParts.of(read.operand("path"))
+        are_alike = files.columns == list(map(str, frame.columns))
+        return files if are_alike and files.n_parts >= frame.npartitions else None
+    return None
 
 
 def _applied(task: Task, number: int, part: Any, *, listed: bool = False) -> Any:

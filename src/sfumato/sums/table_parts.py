@@ -152,15 +152,13 @@ class FileParts(LocalParts):
             raise InvalidInputError(f"There is no file in '{text}'.")
         return cls(files)
 
-    def declared(
-        self, types: Mapping[str, str], text: Any = None, *, keeps: bool = True
-    ) -> Partitions:
-        """Read no more than these columns, as their types; with `keeps`, parse a text once."""
+    def declared(self, types: Mapping[str, str], text: Any = None) -> LocalParts:
+        """Read no more than these columns, as their types; a text is parsed once."""
         names = list(types)
         read = [file.declared(types, text) for file in self._files]
         for file in read:
             file.require_readable(names)
-        return LocalParts([_pass_over(file, names, len(read) * keeps) for file in read], names)
+        return LocalParts([_pass_over(file, names, len(read)) for file in read], names)
 
     def undeclared(self) -> Partitions:
         """Refuse text before anything of its lines is known."""
@@ -180,7 +178,7 @@ def _read(file: TableFile) -> Iterable[Any]:
 
 def _pass_over(file: TableFile, names: list[str], n_files: int) -> Callable[[], Iterator[Any]]:
     """Return what starts a pass; the first over one of `n_files` texts keeps its cells."""
-    if file.format == "parquet" or not n_files:
+    if file.format == "parquet":
         return partial(file.batches, names)
     kept: list[_Bucket] = []
 

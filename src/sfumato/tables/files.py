@@ -106,7 +106,6 @@ class TableFile:
 
     @cached_property
     def n_rows(self) -> int:
-        """Number of rows; a text is read for it, once."""
         with self._reported():
             if self.format == "csv":
                 return sum(len(ends) for _, ends in read_records(self.path, self.text))
@@ -148,7 +147,6 @@ class TableFile:
             )
 
     def metadata(self) -> dict[str, Any] | None:
-        """Return what `write_table` stored along with the rows, if it did."""
         stored = (self.schema.metadata or {}).get(METADATA)
         return None if stored is None else parse_note(stored, self.path)
 

@@ -165,7 +165,6 @@ def _patterns(text: TextFormat, *, has_tails: bool = True) -> tuple[str, str]:
 
 
 def _lines(block: bytes, ends: NDArray[np.intp]) -> Any:
-    """Return records with their ends, not copied."""
     offsets = arrow().py_buffer(np.append(0, ends).astype(np.int64))
     buffers = [None, offsets, arrow().py_buffer(block)]
     return arrow().LargeBinaryArray.from_buffers(arrow().large_binary(), len(ends), buffers)
@@ -217,12 +216,15 @@ def csv_batches(
     is_common = text.decimal == "." and not text.thousands and not text.missing
     n_lines = 2  # to the first of a record
     for block, ends in read_records(path, text):
-        bare = records = _lines(block, ends)
+        records = _lines(block, ends)
         if QUOTE.encode() in block:
             bare = compute.replace_substring_regex(records, quoted, r"\1")
-        is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
-        if bare is not records:
+            is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
             is_good = compute.and_(compute.match_substring_regex(records, f"^{record}$"), is_good)
+        else:
+            is_one = np.frombuffer(block, dtype=np.uint8) == ord(text.delimiter)
+            n_found = np.add.reduceat(is_one, np.append(0, ends[:-1]), dtype=np.int32)
+            is_good = pa.array(n_found == len(names) - 1)
         n_lines += block.count(b"\n") if strict else 0
         if is_good.true_count < len(records):
             blank = pa.scalar(b"\n", pa.large_binary())
