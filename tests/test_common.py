@@ -156,9 +156,8 @@ def cheap_maps(pixels: Any) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore:delta=")
 def test_scikit_learn_contract(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All checks of an estimator; those that are expected to fail must fail."""
-    monkeypatch.setattr(
-        image_features, "BLOCK", 2
-    )  # checks ask for single images, each fills a block
+    # checks ask for single images, each fills a block
+    monkeypatch.setattr(image_features, "BLOCK", 2)
     monkeypatch.setattr(generated_features, "net_maps", cheap_maps)  # the net has tests of its own
     # Some checks give lists for arrays, whose width is not public: see tests/test_odd_records.py.
     real = cells.checked_rows

@@ -128,9 +128,8 @@ def _attempt(budget, times, answers):
 
 
 def test_eight_processes_share_a_budget_exactly(address, start_child):
-    budget = Ledger(address).create(
-        "rows", epsilon=1.0, delta=0.0
-    )  # holds 100, and 240 are asked for
+    # holds 100, and 240 are asked for
+    budget = Ledger(address).create("rows", epsilon=1.0, delta=0.0)
     answers = multiprocessing.get_context("fork").SimpleQueue()
     children = [start_child(_attempt, budget, 30, answers) for _ in range(8)]
     allowed = [answers.get() for _ in children]

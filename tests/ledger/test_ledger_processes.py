@@ -54,9 +54,8 @@ def _attempt(budget, answers):
 
 
 def test_eight_processes_share_five_hundred_charges_exactly(path, start_child):
-    budget = Ledger(path).create(
-        "rows", epsilon=1.0, delta=0.0
-    )  # 500 x 0.002, and 1600 are asked for
+    # 500 x 0.002, and 1600 are asked for
+    budget = Ledger(path).create("rows", epsilon=1.0, delta=0.0)
     answers = multiprocessing.get_context("fork").SimpleQueue()
     children = [start_child(_attempt, budget, answers) for _ in range(8)]
     allowed = [answers.get() for _ in children]

@@ -68,11 +68,9 @@ def test_noise_has_the_stated_scale_and_no_other(name: str, seed: int) -> None:
     mechanism, shape = ADDITIVE[name]
     value = np.random.default_rng(seed).normal(size=shape) * 10
     with seeded(seed), taped() as tape:
-        for _ in range(1):
-            mechanism.release(value, ledger=None)
+        mechanism.release(value, ledger=None)
     for factor in (2 / 3, 1.0, 3 / 2):
-        scores = np.concatenate([uniform_scores(r, factor) for r in tape.releases])
-        p_value = kstest(scores, "uniform").pvalue
+        p_value = kstest(uniform_scores(tape.releases[0], factor), "uniform").pvalue
         assert (p_value > FALSE_ALARM) == (factor == 1.0), (factor, p_value)
 
 
@@ -105,10 +103,9 @@ def test_released_numbers_lie_on_a_grid_that_does_not_depend_on_the_data(name: s
     rng = np.random.default_rng(0)
     steps = set()
     for offset in (0.0, 1 / 3, 1e-9, math.pi * 1e3, -1e5):
-        releases = range(1)
-        out = [mechanism.release(offset + rng.normal(size=shape), ledger=None) for _ in releases]
+        out = mechanism.release(offset + rng.normal(size=shape), ledger=None)
         # the finest power of two of which all outputs are multiples: the grid's step
-        steps.add(_finest_step(np.ravel(out)))
+        steps.add(_finest_step(out.ravel()))
     (step,) = steps
     assert step >= math.sqrt(mechanism.variance()) * 2.0**-33
 

@@ -128,9 +128,8 @@ def test_k_entries_with_atoms_stay_below_the_group_curve(size: int) -> None:
     An atom is met on one side only, so it is lost; else losses of k Laplace variables add up.
     """
     epsilon, delta = 0.4, 0.02
-    loss = np.linspace(
-        -epsilon, epsilon, 801
-    )  # of one entry: atoms at both ends, a density between
+    # of one entry: atoms at both ends, a density between
+    loss = np.linspace(-epsilon, epsilon, 801)
     weight = np.exp(loss / 2 - epsilon / 2) / 4 * (loss[1] - loss[0])
     weight[[0, -1]] = np.exp(-epsilon) / 2, 0.5
     weight *= (1 - delta) / weight.sum()
