@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binomtest, norm
 
 from benchmarks.recording import mnist, timed, write
-from sfumato import Bounds, Fabricator
+from sfumato import Bounds, GaussianFabricator
 from sfumato.audit import density_difference, empirical_epsilon
 from sfumato.mechanisms import EntryMechanism
 from sfumato.privacy import mu_from_budget
@@ -122,7 +122,7 @@ def matches(_: argparse.Namespace) -> list[dict[str, Any]]:
         noise = EntryMechanism(entry_bound=1.0, epsilon=epsilon)
         made = noise.release(rows[:200], ledger=None)
         found.append({"release": "entry, noise", "epsilon": epsilon, **_matched(rows, made)})
-    make = Fabricator(epsilon=1.0, delta=DELTA, bounds=PIXELS, random_state=0)
+    make = GaussianFabricator(epsilon=1.0, delta=DELTA, bounds=PIXELS, random_state=0)
     made, _labels = make.fit_fabricate(rows, y)
     found.append({"release": "record, drawn", "epsilon": 1.0, **_matched(rows, made[:200])})
     return found

@@ -97,7 +97,7 @@ def test_workers_seeds_and_devices_that_are_none_cost_nothing() -> None:
     for setting, value in odd:
         wrong = clone(case.estimator).set_params(**{setting: value})
         refused(wrong, case.X, case.y, f"'{setting}'")
-    case = CASES["Fabricator"][0]
+    case = CASES["GaussianFabricator"][0]
     refused(clone(case.estimator).set_params(random_state=-1), case.X, case.y, "'random_state'")
 
 

@@ -64,7 +64,7 @@ ESTIMATORS: list[tuple[str, dict[str, Any]]] = [
     ("PrivateGaussianClassifier", {}),
     ("PrivateGaussianClassifier", {"n_components": None}),
     ("PrivateGaussianClassifier", {"relation": "add_or_remove_one"}),
-    ("Fabricator", {}),
+    ("GaussianFabricator", {}),
     ("PrivateAffineHullClassifier", {}),
     ("PrivateTransferClassifier", {}),
     ("PrivateLargeMarginGaussianClassifier", {}),
@@ -181,7 +181,7 @@ SLIM = [
     PrivateKernelClassifier(n_fourier=32, **PRIVATE),
     PrivateLargeMarginGaussianClassifier(5, regularization=100.0, **NOISELESS),
     PrivateMeanCurve(**UNLABELLED),
-    sfumato.Fabricator(n_components=5, **PRIVATE),
+    sfumato.GaussianFabricator(n_components=5, **PRIVATE),
     sfumato.PrivateTransferClassifier(n_components=5, **PRIVATE),
 ]
 

@@ -216,9 +216,7 @@ def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
     estimator = with_width(case)
     expected = statistics(estimator, X, y)
     # Readers of tables by names take no other: see `tests/tables`.
-    has_names = isinstance(case.estimator, sf.Fabricator) or case.estimator.array_bounds is not (
-        case.estimator.bounds
-    )
+    has_names = case.estimator.array_bounds is not case.estimator.bounds
     containers = CONTAINERS[:2] if has_names else CONTAINERS
     for container in containers:
         assert same_statistics(statistics(estimator, container(rows), y), expected)

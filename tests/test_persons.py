@@ -65,7 +65,7 @@ def cases(way: str, relation: str) -> list[PrivateCase]:
             rows_at_bound=corners,
         ),
         PrivateCase(sf.PrivateDensity(n_cells=8, **box_of_two), X[:, :2], Y),
-        PrivateCase(sf.Fabricator(n_components=2, random_state=0, **labelled), X, Y),
+        PrivateCase(sf.GaussianFabricator(n_components=2, random_state=0, **labelled), X, Y),
     ]
     if way == "average":
         wide = replace(box["bounds"], lower=-2.0, upper=2.0)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ def ask(
 ) -> dict[str, Any] | None:
     """Return ``{"version", "releases", "cpu_s"}``, or ``{"version", "failed"}``, or None: not here.
 
-    `runs` releases, as many as `seconds` allow, one at least; `limit` ends it by force.
+    `runs` releases, as many as `seconds` allow, one at least; `limit` CPU seconds end it by force.
     """
     python = python_with(package)
     if python is None:
@@ -63,12 +65,11 @@ def ask(
         often = ["--runs", str(runs), "--seconds", str(seconds)]
         script = SCRIPTS / f"from_{package.split('-')[0]}.py"
         command = [python, str(script), task, str(path), *budget, *often]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=limit, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return {"version": _version(python, package), "failed": f"no answer in {limit:g} s"}
+        cpu = resource.RLIM_INFINITY if limit is None else int(limit)
+        stop = partial(resource.setrlimit, resource.RLIMIT_CPU, (cpu, resource.RLIM_INFINITY))
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=stop, check=False)
+    if done.returncode == -signal.SIGXCPU:
+        return {"version": _version(python, package), "failed": f"no answer in {cpu} CPU s"}
     if done.returncode:
         words = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
         return {"version": _version(python, package), "failed": words[:80]}

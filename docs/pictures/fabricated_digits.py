@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
-from sfumato import Bounds, Fabricator
+from sfumato import Bounds, GaussianFabricator
 from sfumato.papers.kahm import EntryFabricator
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ def one_of_each(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def record_level(X: np.ndarray, y: np.ndarray, epsilon: float) -> Line:
-    maker = Fabricator(epsilon=epsilon, delta=DELTA, bounds=BOUNDS, random_state=0)
+    maker = GaussianFabricator(epsilon=epsilon, delta=DELTA, bounds=BOUNDS, random_state=0)
     images, labels = maker.fit_fabricate(X, y)
     return f"ε = {epsilon}", one_of_each(images, labels)
 

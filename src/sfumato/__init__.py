@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from sfumato.privacy.guarantee import Guarantee
     from sfumato.synthetic.fabricator import Fabricator
+    from sfumato.synthetic.gaussian_fabricator import GaussianFabricator
     from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
     from sfumato.synthetic.linked import LinkedTables
     from sfumato.tables import TableBounds, TableEncoder, check_table
@@ -104,6 +105,7 @@ _MODULES = {
         "PrivateLargeMarginGaussianClassifier",
     ),
     "sfumato.synthetic.fabricator": ("Fabricator",),
+    "sfumato.synthetic.gaussian_fabricator": ("GaussianFabricator",),
     "sfumato.synthetic.hull_classifier": ("PrivateAffineHullClassifier",),
     "sfumato.synthetic.linked": ("LinkedTables",),
     "sfumato.models.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),

@@ -10,7 +10,13 @@ import pytest
 from scipy.stats import norm
 from sklearn.base import clone
 
-from sfumato import Bounds, Fabricator, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+from sfumato import (
+    Bounds,
+    GaussianFabricator,
+    PrivateGaussianClassifier,
+    PrivateMoments,
+    PrivatePCA,
+)
 from sfumato.audit import audit, empirical_epsilon
 from sfumato.audit.audits import DRAWS, FITS, _attack, log_ratio, pattern, two_point
 from sfumato.audit.testing import PrivateCase, seeded_noise
@@ -153,7 +159,7 @@ def test_no_ledger_is_charged_and_public_randomness_is_no_leak() -> None:
         def charge(self, *events: Any, **words: Any) -> Any:
             raise AssertionError("charged")
 
-    model = Fabricator(n_components=1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
+    model = GaussianFabricator(n_components=1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
     found = audit(model.set_params(ledger=Refusing()), n_runs=4)
     assert found.leak is None
     assert model.random_state is None

@@ -21,6 +21,7 @@ import pytest
 from sfumato import (
     Bounds,
     Fabricator,
+    GaussianFabricator,
     Ledger,
     PrivateAdditiveClassifier,
     PrivateAdditiveRegressor,
@@ -144,7 +145,7 @@ FITS: dict[str, tuple[Any, Any, list[Any]]] = {
             PrivateAffineHullClassifier(
                 n_layers=1, n_components=2, hull_components=2, random_state=0, **BUDGET
             ),
-            Fabricator(n_components=2, random_state=0, **BUDGET),
+            GaussianFabricator(n_components=2, random_state=0, **BUDGET),
             PrivateAdditiveClassifier(n_steps=2, **BUDGET),
         ],
     ),

@@ -336,15 +336,15 @@ def fabricator() -> Iterator[tuple[str, Case]]:
 
     settings = {"random_state": 0, "ask": ask}
     three = {"labels": [0, 1, 2], "y": LABELS3, "target": "label"}
-    for method, words in {
-        "moments": {"tables": False, "n_components": 2},
-        "tree": {"arrays": False},
-    }.items():
-        for name, case in each_way(sf.Fabricator, box=BOX, **words, **three, **settings):
-            yield f"{method}, {name}", case
+    for kind, words in (
+        (sf.GaussianFabricator, {"tables": False, "n_components": 2}),
+        (sf.Fabricator, {"arrays": False}),
+    ):
+        for name, case in each_way(kind, box=BOX, **words, **three, **settings):
+            yield f"{kind.__name__}, {name}", case
     for relation in RELATIONS:
         words = {"relation": relation, "bounds": sf.Bounds(norm=8.0, labels=[0, 1, 2]), **BUDGET}
-        model = sf.Fabricator(n_components=6, gaussians_per_class=2, random_state=0, **words)
+        model = sf.GaussianFabricator(6, gaussians_per_class=2, random_state=0, **words)
         yield f"two Gaussians, {relation}", Case(fitted(model, IMAGES, DIGITS, ask), CHAOTIC)
 
 

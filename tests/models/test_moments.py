@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.models import linear as pca_module
 from sfumato.models.budget import Budget
-from sfumato.models.gaussians import CentredGaussians, ClassGaussians, ClassGaussianSums
+from sfumato.models.gaussians import CentredGaussians, ClassGaussianSums
 from sfumato.models.linear import top_eigenvectors
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
@@ -154,17 +154,17 @@ def test_without_noise_it_is_the_empirical_gaussian(rng: np.random.Generator) ->
     X[y == 1] += [0.05, 0.0, 0.0, 0.0]
     found = released(X, y, epsilon=np.inf, n_components=4, bounds=Bounds(norm=1.0))
     np.testing.assert_allclose(found.centre, X.mean(axis=0), atol=4e-6)  # a cell of the grid
-    np.testing.assert_allclose(found.gaussians.counts, [3000, 1000], rtol=1e-6)
+    np.testing.assert_allclose(found.counts, [3000, 1000], rtol=1e-6)
     # Rows beyond 0.9 of the root mean square distance are clipped: the mean moves a little.
-    means = found.to_rows(found.gaussians.means)
+    means = found.to_rows(found.means)
     for c in range(2):
         assert np.linalg.norm(means[c] - X[y == c].mean(axis=0)) < 0.02
 
 
 def test_drawn_rows_have_the_law_that_was_released(rng: np.random.Generator) -> None:
     covariance = np.array([[0.2, 0.1], [0.1, 0.3]])
-    gaussians = ClassGaussians(np.ones(1), np.array([[0.5, -0.5]]), covariance[None])
-    engine = CentredGaussians(np.zeros(3), np.eye(3)[:, :2], 2.0, gaussians, np.zeros(1, dtype=int))
+    of_class = np.ones(1), np.array([[0.5, -0.5]]), covariance[None]
+    engine = CentredGaussians(*of_class, np.zeros(3), np.eye(3)[:, :2], 2.0, np.zeros(1, dtype=int))
     drawn = engine.sample(0, 40_000, np.random.RandomState(int(rng.integers(1000))))
     np.testing.assert_allclose(drawn.mean(axis=0), [0.5, -0.5], atol=0.02)
     np.testing.assert_allclose(np.cov(drawn, rowvar=False), covariance, atol=0.02)

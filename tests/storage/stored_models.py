@@ -18,10 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sfumato import Bounds, PrivateImageClassifier, PrivateTransferClassifier, load
+from sfumato import (
+    Bounds,
+    Fabricator,
+    PrivateImageClassifier,
+    PrivateTransferClassifier,
+    TableBounds,
+    load,
+)
 from sfumato.exceptions import SfumatoError, StoredModelError
 from sfumato.models.image_features import ImageFeatures
 from sfumato.models.saving import HEADER, write_members
@@ -48,6 +56,10 @@ def small_models() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
     transfer = PrivateTransferClassifier(random_state=0, schedule=(2, 3), bounds=bounds)
     found["transfer"] = transfer, (X, y, target, few)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0.5, "c": y})
+    facts = {"a": (0, 1), "b": bool, "c": [0, 1, 2]}
+    words = {"bounds": TableBounds.from_dict(facts, target="c"), "epsilon": 9.0, "random_state": 0}
+    found["table"] = Fabricator(**words), (table,)
     return found
 
 
@@ -81,7 +93,7 @@ def answers(model: Any, rows: np.ndarray) -> list[Any]:
     """Ask everything that a model of any class can be asked."""
     points = rows[:, 0] if type(model).__name__ == "PrivateMeanCurve" else rows
     found = [getattr(model, name)(points) for name in QUESTIONS if hasattr(model, name)]
-    if type(model).__name__ == "Fabricator":
+    if type(model).__name__.endswith("Fabricator"):
         made = model.fabricate()
         found += made if isinstance(made, tuple) else [made]
     if type(model).__name__ == "PrivateDensity":

@@ -58,7 +58,7 @@ def test_altered_models_are_refused_by_name_or_answer(tmp_path, name):
         ("PrivateLinearClassifier-0", "coef_", np.zeros((3, 9)), "coef_"),
         ("PrivateGaussianClassifier-0", "covariances_", -np.ones((3, 5, 5)), "positive definite"),
         ("PrivateGaussianClassifier-0", "radius_", 0.0, "radius_"),
-        ("Fabricator-0", "random_state", "x", "random_state"),
+        ("GaussianFabricator-0", "random_state", "x", "random_state"),
         ("PrivateMeanCurve-0", "points_", np.zeros(20), "increase"),
         ("PrivatePCA-0", "more_", 1, "no attribute 'more_'"),
     ],

@@ -1,4 +1,4 @@
-"""Rows drawn from private Gaussians: shape, bounds, law, tables, and nothing raw in them."""
+"""Rows drawn from private Gaussians: shape, bounds, law, and nothing raw in them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from sfumato import Bounds, Fabricator, TableBounds
+from sfumato import Bounds, Fabricator, GaussianFabricator, TableBounds
 from sfumato.audit.testing import taint_test
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 
 Data = tuple[np.ndarray, np.ndarray]
 
 
-def a_fabricator(**parameters: Any) -> Fabricator:
+def a_fabricator(**parameters: Any) -> GaussianFabricator:
     defaults = {"epsilon": 8.0, "delta": 1e-5, "n_components": 20, "random_state": 0}
     bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
-    return Fabricator(**({"bounds": bounds, **defaults} | parameters))
+    return GaussianFabricator(**({"bounds": bounds, **defaults} | parameters))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"gaussians_per_class": 2}])
@@ -62,22 +62,12 @@ def test_labels_and_numbers_of_rows(digits: Data) -> None:
     assert abs(len(hidden.fabricate()[0]) - len(X)) < 500
 
 
-def test_a_table_comes_back_as_it_went_in(rng: np.random.Generator) -> None:
-    facts = {"age": {"type": "int32", "lower": 18, "upper": 90}, "income": (0, 10), "member": bool}
-    towns = ["Bruges", "Ghent", "Ypres"]
-    bounds = TableBounds.from_dict({**facts, "town": towns, "label": ["no", "yes"]}, target="label")
-    yes = rng.random(400) < 0.4
-    table = pd.DataFrame({"age": (40 + 15 * yes + rng.normal(0, 5, 400)).astype("int32")})
-    table["income"] = 3 + 3 * yes + rng.normal(0, 0.5, 400)
-    table["member"] = yes ^ (rng.random(400) < 0.1)
-    table["town"] = np.where(yes, "Ghent", "Bruges")
-    model = a_fabricator(epsilon=20.0, bounds=bounds)
-    rows = model.fit_fabricate(table, np.where(yes, "yes", "no"))
-    labels = rows.pop("label")
-    assert list(rows.columns) == list(table.columns)
-    assert (rows.dtypes == table.dtypes).all()
-    assert "names, types, ranges and categories of the columns" in model.guarantee_.public
-    assert rows["age"].between(18, 90).all()
-    assert ((rows["town"] == "Ghent") == (labels == "yes")).mean() > 0.8
-    assert rows["income"][labels == "yes"].mean() > rows["income"][labels == "no"].mean() + 1
-    assert len(model.sample(7)) == 7
+def test_tables_and_arrays_have_a_class_each(digits: Data) -> None:
+    """Each names the other, before anything is charged."""
+    bounds = TableBounds.from_dict({"age": (0, 99)})
+    table, budget = pd.DataFrame({"age": [30.0] * 9}), {"epsilon": 1.0, "delta": 1e-5}
+    for X, given in ((digits[0], Bounds(norm=1.0)), (digits[0], bounds), (table, Bounds(norm=1.0))):
+        with pytest.raises(UnsupportedModeError, match="use GaussianFabricator"):
+            Fabricator(bounds=given, **budget).fit(X)
+    with pytest.raises(UnsupportedModeError, match="use Fabricator"):
+        a_fabricator(bounds=bounds).fit(table)

@@ -12,7 +12,7 @@ import pytest
 from sfumato import Bounds, PrivateAffineHullClassifier
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.gaussians import CentredGaussians, ClassGaussians
+from sfumato.models.gaussians import CentredGaussians
 from sfumato.models.hull_search import RowGroups
 from sfumato.models.hulls import AffineHullClassifier
 from sfumato.synthetic.hull_classifier import BranchedRows
@@ -121,8 +121,8 @@ def test_drawn_rows_are_cut_into_branches(three: Data) -> None:
     model = a_model(epsilon=5.0, samples_per_gaussian=90, branch_size=40).fit(*three)
     for hull in model.classifier_.hulls_:
         assert [len(each["inducing"]) for each in hull.branches_] == [30, 30, 30]
-    gaussians = ClassGaussians(np.ones(200), np.zeros((200, 3)), np.tile(np.eye(3), (200, 1, 1)))
-    released = CentredGaussians(np.zeros(3), np.eye(3), 1.0, gaussians, np.arange(200))
+    gaussians = np.ones(200), np.zeros((200, 3)), np.tile(np.eye(3), (200, 1, 1))
+    released = CentredGaussians(*gaussians, np.zeros(3), np.eye(3), 1.0, np.arange(200))
     drawn = PrivateAffineHullClassifier(random_state=0)._drawn(released)
     assert len(drawn.rows) == 80_000
     assert max(map(len, drawn.places)) == 400

@@ -1,4 +1,4 @@
-"""Tables by dpmm: AIM, MST and PrivBayes on one engine: `pip install dpmm`.
+"""Tables by dpmm: AIM and PrivBayes on one engine: `pip install dpmm`.
 
 Columns are categories that are public, so that nothing is spent on bins. Noise is NumPy's, at the
 scale that dpmm asks for: one draw after the other by OpenDP takes longer than all the rest, and
@@ -29,7 +29,6 @@ def _noise() -> None:
 
 _noise()
 from dpmm.models.aim import AIMGM  # noqa: E402
-from dpmm.models.mst import MSTGM  # noqa: E402
 from dpmm.models.priv_bayes import PrivBayesGM  # noqa: E402
 
 
@@ -37,11 +36,6 @@ def aim(**asked: Any) -> Any:
     """AIM on pairs of columns, with fewer rounds than the 16 for each column of its paper."""
     n_columns = asked["table"].shape[1]
     return synthesized(AIMGM, {"rounds": min(4 * n_columns, ROUNDS), "n_iters": 250}, **asked)
-
-
-def mst(**asked: Any) -> Any:
-    """MST as it comes."""
-    return synthesized(MSTGM, {}, **asked)
 
 
 def privbayes(**asked: Any) -> Any:
@@ -69,4 +63,4 @@ def synthesized(
 
 
 if __name__ == "__main__":
-    answer("dpmm", {"aim": aim, "mst": mst, "privbayes": privbayes})
+    answer("dpmm", {"aim": aim, "privbayes": privbayes})

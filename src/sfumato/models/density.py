@@ -113,7 +113,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         d, epsilon = records.width, float(self.epsilon)
         if d > FEW_FEATURES:
             raise UnsupportedModeError(
-                f"PrivateDensity is for one or two features. Got {d}: use a Fabricator, or "
+                f"PrivateDensity is for one or two features. Got {d}: use a GaussianFabricator, or "
                 "sfumato.papers.functions.ProcessDensity."
             )
         if self.n_cells is not None and self.n_cells > MAX_CELLS[d]:

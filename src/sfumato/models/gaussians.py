@@ -16,9 +16,8 @@ statistics of steps 3 and 4 several times larger against their noise than moment
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,13 +71,12 @@ class ClassGaussians:
 
 
 @dataclass(frozen=True)
-class CentredGaussians:
+class CentredGaussians(ClassGaussians):
     """Released: Gaussians of ``u = Uᵀ(x - centre) / radius``; no row is held."""
 
     centre: Array  # the private mean
     basis: Array  # U, orthonormal columns
     radius: float  # length of a row that has |u| = 1
-    gaussians: ClassGaussians  # of u
     classes: NDArray[np.intp]  # code of the class of each Gaussian
 
     def in_units_of(self, bounds: Bounds) -> CentredGaussians:
@@ -93,27 +91,15 @@ class CentredGaussians:
 
     def sample(self, number: int, n_rows: int, generator: np.random.RandomState) -> Array:
         """Draw coordinates u from one Gaussian; costs no budget."""
-        covariance = self.gaussians.covariances[number]
+        covariance = self.covariances[number]
         eigenvalues, axes = np.linalg.eigh(covariance)
         normal = generator.standard_normal((n_rows, len(covariance)))
         spread = normal * np.sqrt(np.maximum(eigenvalues, 0.0))
-        return np.asarray(self.gaussians.means[number] + spread @ axes.T)
+        return np.asarray(self.means[number] + spread @ axes.T)
 
     def to_rows(self, coordinates: Array) -> Array:
         """Return the rows that have these coordinates and nothing outside U."""
         return np.asarray(self.centre + self.radius * (coordinates @ self.basis.T))
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the numbers by their names, as they are stored."""
-        named = {name: getattr(self, name) for name in ("centre", "basis", "radius", "classes")}
-        return {**named, **vars(self.gaussians)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return the Gaussians of what is stored."""
-        gaussians = ClassGaussians(record["counts"], record["means"], record["covariances"])
-        named = {name: record[name] for name in ("centre", "basis", "radius", "classes")}
-        return cls(gaussians=gaussians, **named)
 
 
 # Releases ---------------------------------------------------------------------------------------
@@ -186,7 +172,9 @@ class ClassGaussianSums:
             axes = np.linalg.eigh(found.covariances)[1][:, :, : -n_axes - 1 : -1]
             parts, numbers = Parts(found.means, axes), np.repeat(numbers, self.n_parts)
         gaussians = self._draw_moments(self.moments, projected, parts)  # [R4] last release
-        return CentredGaussians(mean, basis, radius, gaussians, numbers)
+        return CentredGaussians(
+            **vars(gaussians), centre=mean, basis=basis, radius=radius, classes=numbers
+        )
 
     def _draw_moments(
         self, release: Release, rows: Records, parts: Parts | None = None

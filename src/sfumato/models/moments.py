@@ -13,7 +13,6 @@ from sfumato.core.constraints import Form, integers, labels, numbers, one_of, or
 from sfumato.models.base import Array, PrivateClassifier, PrivateEstimator
 from sfumato.models.gaussians import (
     CentredGaussians,
-    ClassGaussians,
     ClassGaussianSums,
     gaussians_from_moments,
     stored_gaussians,
@@ -252,21 +251,26 @@ class PrivateGaussianClassifier(PrivateClassifier):
         released = sums.draw().in_units_of(self.row_bounds)  # [G3] the releases
         self.components_ = released.basis.T  # [G4] post-processing: no rows
         self.centre_, self.radius_ = released.centre, released.radius
-        self.counts_ = released.gaussians.counts
-        self.means_ = released.gaussians.means
-        self.covariances_ = released.gaussians.covariances
+        self.counts_ = released.counts
+        self.means_ = released.means
+        self.covariances_ = released.covariances
         self.gaussian_classes_ = released.classes
         self.guarantee_ = budget.guarantee()
         return self
 
     def _scores(self, rows: Array) -> Array:
         """Return the log of the sum of count times density over the Gaussians of each class."""
-        gaussians = ClassGaussians(self.counts_, self.means_, self.covariances_)
         released = CentredGaussians(
-            self.centre_, self.components_.T, self.radius_, gaussians, self.gaussian_classes_
+            self.counts_,
+            self.means_,
+            self.covariances_,
+            self.centre_,
+            self.components_.T,
+            self.radius_,
+            self.gaussian_classes_,
         )
         coordinates = released.to_coordinates(self.row_bounds.clip(rows))
-        parts = gaussians.log_densities(coordinates) + np.log(self.counts_)
+        parts = released.log_densities(coordinates) + np.log(self.counts_)
         scores = [
             logsumexp(parts[:, self.gaussian_classes_ == c], axis=1)
             for c in range(len(self.classes_))

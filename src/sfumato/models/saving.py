@@ -56,7 +56,7 @@ RETIRED = {
     *("space", "target_delta", "target_epsilon", "target_ledger", "unit", "verbose"),
     *("hat_covariance_", "labels_", "method_", "n_inducing_", "noise_precision_"),
     *("cross_fit", "inducing_ratio", "kappa", "largest_weight", "learning_rate", "n_layers"),
-    *("branch_", "n_components_", "n_layers_", "regularization_"),
+    *("branch_", "library_", "n_components_", "n_layers_", "regularization_"),
     *("residual_std_", "starts_", "winners_"),
 }
 FIXED = {
@@ -376,6 +376,8 @@ class Decoder:
         # Classes and settings of 0.2.0.
         if name == "PrivateAffineHullClassifier" and parameters.get("unit") == "entry":
             name = "EntryHullClassifier"
+        if name == "Fabricator" and isinstance(parameters["bounds"], Bounds):
+            name = "GaussianFabricator"
         minimiser = parameters.get("algorithm") in ("objective", "output")
         if name == "PrivateLinearClassifier" and minimiser:
             parameters["whiten"] = bool(parameters["whiten"])  # None was False for minimisers

@@ -291,7 +291,7 @@ class PrivateTransferClassifier(PrivateClassifier):
         if sums is not None:  # [T2] everything is checked, then charged, and then drawn
             budget.charge()
             released = sums.draw().in_units_of(self._cube.inner_bounds)  # [T3] the releases
-            found = {**released.to_record(), "radius": np.array(released.radius)}
+            found = {**vars(released), "radius": np.array(released.radius)}
             self.source_ = {name: each for name, each in found.items() if name != "classes"}
             self.source_guarantee_ = budget.guarantee()  # [T4] post-processing
             self.guarantee_ = self.source_guarantee_

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ STANDS_OUT = 3.5  # standard deviations of the noise
 POWERS = 20  # of two, at which a range is cut
 # Of a fitted tail: its mass and cells at most, what a law errs by, and its likely shape.
 TAIL_MASS, TAIL_CELLS, MISFIT, LIKELY_SHAPE, SHAPE_SPREAD = 0.35, 3, 0.1, 0.45, 0.25
+TAIL_DOUBT, CLEARLY = 0.2, 4.0  # what a law errs by; variances of noise
 TARGET_SHAPE = -0.1  # of a target: one too long spoils regressions on made rows
 
 
@@ -302,7 +304,6 @@ def fitted_tail(
     fine_counts: Array,
     variances: Array,
     noise: float,
-    *,
     is_whole: bool,
     likely_shape: float = LIKELY_SHAPE,
 ) -> tuple[float, Callable[[Array], Array]] | None:
@@ -347,12 +348,32 @@ def fitted_tail(
     laws = np.maximum(1 + shapes * points / scales, 1e-12) ** (-1 / shapes) - at_end[..., None]
     left = np.tensordot(chances * total, laws, 2) / max(mass, 1e-12)
     sign = math.copysign(1.0, float(ends[-1] - ends[-2]))
+    # A fine cell that stands out from the laws, the more so the further out, has its own count
+    expected = np.tensordot(chances * total, law, 2)[last - start :] + 1e-9
+    far_out = np.log2(1 + np.abs((fine[1:] - cut) / (cut - ends[0])))
+    told = weighed(expected, fine_counts, noise**2, CLEARLY + 2 * far_out)[0]
+    told = np.maximum(told, 1e-9)
+    by_law, by_count = (
+        np.append(np.cumsum(each[::-1])[::-1], 0.0) / each.sum() for each in (expected, told)
+    )
 
     def quantile(gone: Array) -> Array:
+        gone = np.interp(gone, by_count[::-1], by_law[::-1])
         return np.asarray(cut + sign * np.interp(gone, left[::-1], far[::-1]))
 
     # Noise alone is no tail beyond a cell that holds nearly all
     return (mass if start < last or is_clear else 0.0), quantile
+
+
+def weighed(law: Any, count: Any, variance: Any, clearly: Any = CLEARLY) -> tuple[Any, Any]:
+    """Return the mean of what a law expects and of a noisy count, and its variance.
+
+    The count weighs more where the two differ clearly: by so many variances.
+    """
+    away = count - law
+    doubt = np.maximum((TAIL_DOUBT * law) ** 2, away**2 - clearly * variance)
+    share = doubt / np.maximum(variance + doubt, 1e-300)
+    return law + away * share, variance * share
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ class PrivateAffineHullClassifier(HullAnswers):
 
     See Also
     --------
-    Fabricator : The private rows themselves.
+    GaussianFabricator : The private rows themselves.
     AffineHullClassifier : The same without privacy.
 
     Examples
@@ -260,7 +260,7 @@ class PrivateAffineHullClassifier(HullAnswers):
     def _drawn(self, released: CentredGaussians) -> BranchedRows:
         """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
         generator = check_random_state(self.random_state)
-        n_gaussians, k = released.gaussians.means.shape
+        n_gaussians, k = released.means.shape
         shared = max(MAX_SAMPLES // n_gaussians, MIN_SAMPLES * k)
         n_rows = self.samples_per_gaussian or min(DEFAULT_SAMPLES, shared)
         drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]

@@ -236,7 +236,7 @@ class LinkedTables:
             upper = self.events.features[place].range[1]
             stamp = rows[:, place] = np.minimum(begin[whose] + away, upper)
         order = np.lexsort((stamp, later, whose))
-        library = fabricator.library_ or "pyarrow"
+        library = fabricator.library_
         people = TableEncoder(self.people).from_cells(known, library=library)
         events = TableEncoder(self.events).from_cells(rows[order], library=library)
         if self.people.target is not None:

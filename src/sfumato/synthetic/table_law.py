@@ -11,12 +11,10 @@
    exponential mechanism, and their counts by class. Where rows are too few for that, steps 1 to 3
    are drawn again.
 
-`TableLaw`, from released numbers alone: cells that do not stand out from the noise are joined;
-the moment becomes the correlations of a Gaussian copula; along the tree, each column takes the
-cells of its released pair in the order of its Gaussian, so that pairs of the tree are met and all
-others follow the copula. The class is drawn by an additive logistic model whose expected counts by
-class are the released ones. Of more rows than are wanted those are chosen, by weights, that meet
-the counts of all released pairs by class. Inside its class a numeric target follows its Gaussian.
+`TableLaw`, from released numbers alone: cells that do not stand out from the noise are joined; the
+moment gives the correlations of a Gaussian copula; along the tree, columns take the cells of their
+released pair in the order of their Gaussian. The class is drawn by an additive logistic model, and
+rows are chosen by weights that meet all released pairs by class.
 """
 
 from __future__ import annotations
@@ -53,6 +51,7 @@ from sfumato.synthetic.cells import (
     TableCells,
     Tail,
     fitted_tail,
+    weighed,
 )
 from sfumato.tables.schema import TableBounds
 
@@ -71,7 +70,6 @@ PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are releas
 FEW_CELLS = 8  # of a column: none of them is joined
 MIN_TARGET_CLASSES, MAX_TARGET_CLASSES, TARGET_GROUPS = 4, 16, 4  # of a numeric target; in pairs
 MAX_SIDE, MIN_GROUP_CELLS = 16, 25  # cells of a column in pairs; of a pair in each class
-TAIL_DOUBT = 0.2  # what the fitted mass of a tail errs by
 MAX_SCORE, SPREAD = 2.5, 2.0  # of a normal score; of squared lengths about their expectation
 HERMITE = 8
 FEW_FACTORS, CLEAR = 2, 3.0  # of what a copula misses in a pair; noises that weights follow
@@ -79,13 +77,9 @@ WEAK = 4.0  # variances of noise that an entry of the moment must exceed
 SURE = 0.03  # standard deviation of a correlation, below which it is kept as it is
 # Variances of weights of the label model: by what stands out in the counts of their column, of
 # labels and of a numeric target; at least; of pairs. MISSED: what drawn rows err by, as 1 / n.
-WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.3, 2.5), 0.003, 0.25, 3e-4
+WEIGHT_SIGNAL, WEIGHT_FLOOR, PAIR_WEIGHT, MISSED = (0.3, 2.5), 0.003, (0.5, 0.25), 3e-4
 BY_DEGREE = (1.0, 0.5, 0.3, 0.2, 0.2)  # of weights that are polynomials of the classes
-MIN_POOL, MAX_POOL, MAX_RAKED = (
-    2000,
-    20_000,
-    60_000,
-)  # drawn rows to which the label model is fitted
+MIN_POOL, MAX_POOL, MAX_RAKED = 2000, 20_000, 60_000  # drawn rows to learn from; to choose among
 FITTING_ROUNDS = 40
 COPIES = 2  # of the counts of columns of many cells, where these are a third at most
 PAIRS_OF_A_COLUMN = 1.5  # released pairs, by columns
@@ -312,38 +306,29 @@ class TableLaw:
         edges: list[tuple[float, ...] | None] = list(fine.edges)
         for i, table in enumerate(tables):
             join, last = np.arange(len(table)), len(table) - fine.columns[i].may_be_missing
-            about, noise = fine.edges[i], self.fine_noise[i]
-            if about is not None and (last > FEW_CELLS or i == target) and noise > 0:
+            fine_edges, noise = fine.edges[i], self.fine_noise[i]
+            if fine_edges is not None and (last > FEW_CELLS or i == target) and noise > 0:
                 starts = cells_that_stand_out(table[:last], noise)
-                edges[i] = (*(about[k] for k in starts), about[-1])
+                edges[i] = (*(fine_edges[k] for k in starts), fine_edges[-1])
                 join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
                 join[last:] = len(starts)  # of missing
             counts = np.asarray(np.bincount(join, table), dtype=np.float64)
             blur = np.asarray(np.bincount(join) * noise**2, dtype=np.float64)
             tails: list[Tail] = [None, None]
             joined = edges[i]
-            if about is not None and joined is not None and len(joined) > 2:
-                cuts, size = np.array(about), len(joined) - 1
+            if fine_edges is not None and joined is not None and len(joined) > 2:
+                cuts, size = np.array(fine_edges), len(joined) - 1
                 for place, step in ((0, -1), (size - 1, 1)):
                     here = np.flatnonzero(join[:last] == place)
-                    tail = fitted_tail(
-                        counts[:size][::step],
-                        np.array(joined)[::step],
-                        cuts[here[0] : here[-1] + 2][::step],
-                        table[here][::step],
-                        blur[:size][::step],
-                        noise,
-                        is_whole=fine.columns[i].is_whole,
-                        likely_shape=TARGET_SHAPE if i == target else LIKELY_SHAPE,
-                    )
+                    inner = cuts[here[0] : here[-1] + 2][::step], table[here][::step]
+                    near = counts[:size][::step], np.array(joined)[::step]
+                    kind = fine.columns[i].is_whole, TARGET_SHAPE if i == target else LIKELY_SHAPE
+                    tail = fitted_tail(*near, *inner, blur[:size][::step], noise, *kind)
                     if tail is None:
                         continue
                     # The law and the count both tell the mass, if they are near
                     mass, tails[place > 0] = tail
-                    away, error = mass - counts[place], blur[place]
-                    doubt = max((TAIL_DOUBT * mass) ** 2 + 1, away**2 - 4 * error)
-                    counts[place] += away * error / (error + doubt)
-                    blur[place] = error * doubt / (error + doubt)
+                    counts[place], blur[place] = weighed(mass, counts[place], blur[place])
             self.tails.append(tails)
             self.joins.append(join)
             self.blur.append(blur)
@@ -720,7 +705,7 @@ class TableLaw:
         apart = np.maximum(two**2 @ grouped - (two @ grouped) ** 2, 1e-6)
         noise = float(self.released["noise"][3]) / n
         light = noise**2 * (two**2).sum(axis=1) / apart / mass[n_single:, None] + 1 / n
-        light = light / (PAIR_WEIGHT * scale[: len(two)]) ** 2
+        light = light / (PAIR_WEIGHT[self.target is not None] * scale[: len(two)]) ** 2
         unit = 1 / np.sqrt(mass[n_single:, None] * apart + light)
         base, cut = np.log(shares), n_single * len(one)
 
@@ -774,8 +759,12 @@ class TableLaw:
         if self.pairs:
             kept = self._raked(cells, classes, n_rows, generator)
             cells, classes, gaussians = cells[kept], classes[kept], gaussians[kept]
-            for k, i in enumerate(self.features):
-                level(cells[:, k], self.margins[i], generator)
+            for k, i in enumerate(self.features):  # the rest moves to neighbouring cells
+                order = self.orders[i]
+                place = np.append(np.argsort(order), len(order))[cells[:, k]]
+                by = np.lexsort((gaussians[:, k], place))[: int((place < len(order)).sum())]
+                drawn = share_out(self.margins[i][order] + 1e-300, len(by), generator)
+                cells[by, k] = np.repeat(order, drawn)
         found = np.zeros((n_rows, self.cells.width), dtype=np.intp)
         found[:, self.features] = cells
         if self.target is not None:  # inside its class in the order of its Gaussian
@@ -862,12 +851,7 @@ class TableLaw:
                 at = np.searchsorted(drawn[like, k][order], gaussians[rows[here], k])
                 cells[rows[here], i] = seen[like, k][order][np.minimum(at, len(order) - 1)]
 
-    def values(
-        self,
-        cells: Codes,
-        gaussians: Array,
-        generator: np.random.RandomState,
-    ) -> Array:
+    def values(self, cells: Codes, gaussians: Array, generator: np.random.RandomState) -> Array:
         """Return values inside cells, in the order of the Gaussians; NaN for what is missing."""
         found = []
         for i in range(self.cells.width):
@@ -908,17 +892,6 @@ def share_out(weights: Array, n_rows: int, generator: np.random.RandomState) -> 
     return np.asarray(sizes)
 
 
-def level(cells: Codes, masses: Array, generator: np.random.RandomState) -> None:
-    """Move as few cells as can be, in place, so that their shares are these masses."""
-    wanted = share_out(np.maximum(masses, 0) + 1e-300, len(cells), generator)
-    owed = wanted - np.bincount(cells, minlength=len(masses))
-    order = generator.permutation(len(cells))
-    by = order[np.argsort(cells[order], kind="stable")]
-    place = np.arange(len(by)) - np.searchsorted(cells[by], cells[by])
-    gone = by[place < -owed[cells[by]]]
-    cells[generator.permutation(gone)] = np.repeat(np.arange(len(owed)), np.maximum(owed, 0))
-
-
 def cells_that_stand_out(counts: Array, noise: float) -> list[int]:
     """Return where cells begin once those that do not stand out from the noise are joined.
 
@@ -936,14 +909,16 @@ def cells_that_stand_out(counts: Array, noise: float) -> list[int]:
 
 
 def _parts(masses: Array, n_parts: int) -> Codes:
-    """Join neighbouring cells to parts of about equal mass; a heavy cell stays alone."""
+    """Join cells to parts of about equal mass, finer at both ends; a heavy cell stays alone."""
     shares = np.maximum(masses, 0.0) + 1e-12
     shares /= shares.sum()
     is_heavy = shares > 1 / n_parts
     light = np.where(is_heavy, 0.0, shares)
     rest = max(float(light.sum()), 1e-12)
     most = max(1, round(math.sqrt(rest) * n_parts))
-    quantile = np.minimum(((np.cumsum(light) - light / 2) / rest * most).astype(int), most - 1)
+    place = np.clip((np.cumsum(light) - light / 2) / rest, 0, 1)
+    place = place / 2 + np.arcsin(np.sqrt(place)) / math.pi
+    quantile = np.minimum((place * most).astype(int), most - 1)
     is_new = (np.diff(quantile) != 0) | is_heavy[1:] | is_heavy[:-1]
     return np.cumsum(np.concatenate([[False], is_new]))
 
