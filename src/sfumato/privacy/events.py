@@ -217,23 +217,7 @@ class SelectionEvent(Event):
         return super().to_dict() | {"options": options}
 
 
-_KINDS: dict[str, type[Event]] = {
-    kind.kind: kind
-    for kind in (
-        ApproximateEvent,
-        BoundedRangeEvent,
-        EntryEvent,
-        GaussianEvent,
-        LaplaceEvent,
-        NonPrivateEvent,
-        ObjectivePerturbationEvent,
-        PureEvent,
-        RandomizedResponseEvent,
-        RepeatedEvent,
-        SelectionEvent,
-        SubsampledGaussianEvent,
-    )
-}
+_KINDS: dict[str, type[Event]] = {each.kind: each for each in Event.__subclasses__()}
 
 
 def kind_of(name: str) -> type[Event]:
