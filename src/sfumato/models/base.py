@@ -388,9 +388,9 @@ class PrivateEstimator(BaseEstimator):
             if kind(value) not in offered:
                 name, listed = kind.__name__.lower(), ", ".join(repr(str(each)) for each in offered)
                 raise UnsupportedModeError(
-                    f"{type(self).__name__} offers {name} {listed}. Got {value!r} instead. What a "
-                    "guarantee is worth to a person with at most k rows is "
-                    "sfumato.privacy.for_persons(model.guarantee_, k)."
+                    f"{type(self).__name__} offers {name} {listed}. Got {str(value)!r} instead. "
+                    "For persons with at most k rows see sfumato.privacy.for_persons"
+                    "(model.guarantee_, k), for single numbers of a row sfumato.papers.kahm."
                 )
         reader = self._reader
         check_parameters(self, self.stored_form, set(self.get_params(deep=False)) - {"bounds"})
