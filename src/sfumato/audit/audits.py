@@ -75,8 +75,8 @@ def audit(
     observation : str, optional
         What the attacks see, see `membership_attack`.
     **two_point_options
-        `n_runs`, `seconds`, `confidence`, `X`, `y`, `edge`, `n_jobs` of the lower
-        bound; see `sfumato.audit.audits.two_point`.
+        `n_runs`, `seconds`, `confidence`, `X`, `y`, `n_jobs` of the lower bound; see
+        `sfumato.audit.audits.two_point`.
 
     Returns
     -------
@@ -114,7 +114,6 @@ def two_point(
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
     *,
-    edge: ArrayLike | None = None,
     n_runs: int | None = None,
     seconds: float = 20.0,
     confidence: float = 0.99,
@@ -132,8 +131,7 @@ def two_point(
         data: Data = pattern(model, 0) if X is None else (np.asarray(X), None)
         if X is not None and y is not None:
             data = data[0], np.asarray(y)
-        rows = None if edge is None else np.asarray(edge)
-        members, pairs = neighbours(PrivateCase(model, *data, rows_at_bound=rows))
+        members, pairs = neighbours(PrivateCase(model, *data))
         promise = fit(clone(model), *members[0]).guarantee_  # on tape it would read "testing"
         with taped() as tape:
             fit(clone(model), *members[0])
