@@ -11,6 +11,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import dask
@@ -70,17 +71,19 @@ class FrameParts(DelayedParts):
     frame (dask.dataframe.DataFrame): The table.
     """
 
-    def __init__(self, frame: Any, files: Any = None) -> None:
-        self._frame, self._files = frame, _files_of(frame) if files is None else files
+    def __init__(self, frame: Any, parts: Any = None) -> None:
+        names, self._frame = list(map(str, frame.columns)), frame
+        self._files = _files_of(frame) if parts is None else None
+        if self._files is not None:
+            parts = [partial(file.batches, names) for file in self._files._files]
         with report_failures("Dask"):  # which looks at cells already as it plans
-            parts = frame.to_delayed() if self._files is None else self._files._parts
-        super().__init__(parts, list(map(str, frame.columns)))
+            super().__init__(frame.to_delayed() if parts is None else parts, names)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns."""
         self._require(types)
-        files = self._files and self._files.declared(types, text)
-        return FrameParts(self._frame[list(types)], files)
+        parts = None if self._files is None else self._files.declared(types, text)._parts
+        return FrameParts(self._frame[list(types)], parts)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
         """Let Dask move rows to partitions by a hash of their IDs."""
@@ -100,8 +103,8 @@ def _files_of(frame: Any) -> FileParts | None:
         return None
     with suppress(InvalidInputError, TypeError):  # several paths, or none of this machine
         files = FileParts.of(read.operand("path"))
-        are_alike = files.columns == list(map(str, frame.columns))
-        return files if are_alike and files.n_parts >= frame.npartitions else None
+        are_there = {*map(str, frame.columns)} <= set(files.columns)
+        return files if are_there and files.n_parts >= frame.npartitions else None
     return None
 
 
