@@ -29,7 +29,7 @@ from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.additive_rows import HatRows, HatSums, PairRows, PublicColumns, Sides
 from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, MeanAndSquares, SecondMoment
+from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
 from sfumato.sums.maps import (
     BesideTarget,
@@ -39,7 +39,7 @@ from sfumato.sums.maps import (
     LinearRows,
     Projected,
 )
-from sfumato.sums.statistics import CountTables, Parts
+from sfumato.sums.statistics import ClassCounts, ClassMoments, CountTables, MeanAndSquares, Parts
 from sfumato.synthetic.cells import ColumnCells, TableCells
 from tests.federated.test_requests import TABLE_BOUNDS
 

@@ -216,7 +216,7 @@ def additive_classifier() -> Iterator[tuple[str, Case]]:
         words = {"bounds": two, "relation": relation, **BUDGET}
         for name, settings in {
             "private knots": {"knots": "private", "n_knots": 9},
-            "weighted": {"class_weight": {0: 1.0, 1: 4.0}, "interactions": True},
+            "pairs": {"interactions": True},
         }.items():
             model = sf.PrivateAdditiveClassifier(n_steps=3, **settings, **words)
             yield f"{name}, {relation}", Case(fitted(model, X, Y2))

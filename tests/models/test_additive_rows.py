@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from sfumato.mechanisms.exponential import QuantileMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive_rows import (
     LEVELS,
-    PRODUCTS,
-    TARGETS,
+    AdditiveScores,
+    CellCodes,
     HatRows,
+    HatSums,
     PairRows,
     PublicColumns,
     SideMeans,
@@ -29,10 +31,17 @@ from sfumato.privacy.composition import epsilon_spent, gaussian_mu_beside
 from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
+from sfumato.sums.coded import STEPS, TARGETS
 from sfumato.sums.grid import ScoreWeights
 from sfumato.sums.maps import LinearRows
 from sfumato.sums.records import ArrayRecords
-from sfumato.sums.statistics import EDGES, PlaceCounts, PlaceTree, cuts_by_counts
+from sfumato.sums.statistics import (
+    EDGES,
+    PlaceCounts,
+    PlaceTree,
+    SecondMoment,
+    cuts_by_counts,
+)
 
 COLUMNS = PublicColumns(
     ("age", "town", "pay"), (0.0, 0.0, -5.0), (100.0, 3.0, 5.0), (None, ("a", "b", "c"), None)
@@ -87,31 +96,53 @@ def test_rows_lie_in_the_unit_ball(rows: HatRows | PairRows, cells: np.ndarray) 
     assert float(np.sum(corner**2)) == pytest.approx(1, abs=1e-6)
 
 
-def test_products_of_codes_are_those_of_rows_in_the_unit_ball_to_the_bit(
+def test_sums_of_codes_are_those_of_rows_in_the_unit_ball_to_the_bit(
     cells: np.ndarray, rng: np.random.Generator
 ) -> None:
     target = np.where(np.arange(400) % 9 == 0, np.nan, rng.normal(size=400))
     basis = np.linalg.qr(rng.normal(size=(PAIRS.width, PAIRS.width)))[0] * rng.uniform(0.1, 1, 12)
-    for radius in (1.0, 0.3, 1e-7):
+    alone = replace(PAIRS, pairs=PAIRS.pairs[:0])
+    for radius, most in ((1.0, 0), (0.3, 200), (1e-7, 2**15)):  # codes of one, two, all columns
+        first = CellCodes(alone, most, True, 0.5, 2.0)
+        code = replace(first, rows=PAIRS)
+        plain = first(np.column_stack([cells, target]))
+        assert len(first.tables) == {0: 3, 200: 2, 2**15: 1}[most]
         white = LinearRows(PAIRS.width, True, basis, constant=0.25, radius=radius)
-        coded = WhiteRows(PAIRS, white, 19, True, 0.5, 2.0)
-        rows = coded(np.column_stack([cells, target]))
-        parts = zip(coded.tables, rows.codes.T, strict=False)
-        z = np.hstack([table[codes] for (_, table), codes in parts]) / PRODUCTS
+        coded = WhiteRows(code, white, 19)
+        rows = coded(coded(code(plain)).codes)  # kept, and opened again
+        z = np.empty((400, PAIRS.width))
+        for part, table, codes in rows.columns():
+            z[:, part] = table[codes] / STEPS
         near = PAIRS(cells) / PAIRS.units
         assert np.abs(z - near)[:, :9].max() <= 1 / LEVELS
         assert np.abs(z - near)[:, 9:].max() < 0.2
-        t = rows.lengths[:, None] / coded.steps
-        ones = np.full((400, 1), rows.height)
+        # Sums over hats, sides and products are those of rows on the grid.
+        hats, ends = (
+            z[:, :9] * first.units,
+            np.where(np.isnan(target), np.nan, rows.targets()[:, 0]),
+        )
+        beside, none = np.column_stack([hats, ends]), np.zeros(400, dtype=np.intp)
+        assert (np.sum((z * code.units) ** 2, axis=1) <= 1).all()
+        for statistic, dense in (
+            (HatSums(2, 9, has_target=True), beside),
+            (SecondMoment(12), z * code.units),
+        ):
+            given = code(plain) if isinstance(statistic, SecondMoment) else plain
+            assert np.array_equal(statistic.add_up(given, none), statistic.add_up(dense, none))
+        sides = Sides(HATS, ORDERS, (0, 2), has_target=True)
+        assert np.array_equal(sides(plain), sides(np.column_stack([z[:, :9], ends])), True)
+        scores = AdditiveScores(PAIRS, rng.normal(size=(2, 12)), np.array([0.5, -1.0]))
+        np.testing.assert_allclose(scores(rows), z @ scores.coef.T + scores.intercept, atol=1e-12)
+        t = rows.codes[:, -1:] / coded.steps
+        ones = np.full((400, 1), coded.height)
         a = np.hstack([t * (z @ coded.projection), ones]).astype(np.longdouble)
         lengths = np.sum(a**2, axis=1)
         assert lengths.max() <= 1
         assert radius == 1.0 or np.median(lengths) > 0.9
         scale = white.radius / coded.radius if radius < 2**-8 else 1.0
-        full = white.weights_before * PAIRS.units[:, None] * scale
+        full = white.weights_before * code.units[:, None] * scale
         np.testing.assert_allclose(coded.projection, full, atol=coded.steps * 2.0**-19)
-        found = rows.targets()[:, 0]
-        np.testing.assert_allclose(found, (target - 0.5) / 2, atol=1 / TARGETS)
+        np.testing.assert_allclose(ends, (target - 0.5) / 2, atol=1 / TARGETS)
         weights = ScoreWeights(rng.normal(size=(2, coded.width)))
         assert np.array_equal(rows.scores(weights), a @ weights.rounded.T.astype(np.longdouble))
         slopes = np.rint(rng.uniform(-0.1, 0.1, (400, 2)) * 2.0**12) * 2.0**-12

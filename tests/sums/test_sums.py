@@ -15,16 +15,7 @@ from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums import (
-    ArrayRecords,
-    BatchRecords,
-    ClassCounts,
-    ClassMoments,
-    CountTables,
-    MeanAndSquares,
-    SecondMoment,
-    Statistic,
-)
+from sfumato.sums import ArrayRecords, SecondMoment, Statistic
 from sfumato.sums.grid import (
     BLOCK_ROWS,
     FINE_BITS,
@@ -40,7 +31,12 @@ from sfumato.sums.grid import (
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.partitions import open_sum, seal_sum
 from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum, PersonUnit
+from sfumato.sums.records import BatchRecords
 from sfumato.sums.statistics import (
+    ClassCounts,
+    ClassMoments,
+    CountTables,
+    MeanAndSquares,
     Parts,
     RunCounts,
     cuts_by_counts,

@@ -30,23 +30,24 @@ from sfumato.models.curves import CurveSum
 from sfumato.models.search import ScoreSum
 from sfumato.models.statistics import GroupSums
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums import (
-    ArrayRecords,
-    BatchRecords,
-    ClassCounts,
-    ClassMoments,
-    CountTables,
-    MeanAndSquares,
-    Records,
-    SecondMoment,
-    Statistic,
-)
+from sfumato.sums import ArrayRecords, Records, SecondMoment, Statistic
 from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
 from sfumato.sums.grid import BLOCK_ROWS, SecretSum
 from sfumato.sums.maps import BesideTarget
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PerPersonClip, PersonUnit
-from sfumato.sums.statistics import Counts, Parts, PlaceCounts, PlaceTree, RunCounts
+from sfumato.sums.records import BatchRecords
+from sfumato.sums.statistics import (
+    ClassCounts,
+    ClassMoments,
+    Counts,
+    CountTables,
+    MeanAndSquares,
+    Parts,
+    PlaceCounts,
+    PlaceTree,
+    RunCounts,
+)
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables.bounds import Bounds
 from tests.sums.sources import doubles
@@ -62,7 +63,7 @@ def gradients() -> Iterator[GradientSum]:
         weights = np.full((loss.n_scores, WIDTH), 0.5)
         weights[0, 0] = weight
         yield GradientSum(loss, 0.25, weights)
-    yield GradientSum(TWO, 1.5, np.ones((1, WIDTH)), (0.5, 1.0), slope_bits=8)
+    yield GradientSum(TWO, 1.5, np.ones((1, WIDTH)), slope_bits=8)
 
 
 def class_moments() -> Iterator[ClassMoments]:

@@ -33,7 +33,6 @@ from sfumato.models.additive_rows import (
     PublicColumns,
     ScoreAndTarget,
     ScoreBins,
-    ScorePlaces,
     SideMeans,
     Sides,
 )
@@ -339,12 +338,7 @@ def _has_gradient(statistic: GradientSum | ResidualSum) -> str:
     is_coarse = isinstance(statistic, GradientSum) and statistic.slope_bits < ROW_BITS
     weights = statistic.weights
     on_grid = ScoreWeights(weights).rounded if is_coarse else on_weight_grid(weights)
-    if not np.array_equal(on_grid, weights):
-        return "its weights do not lie on their grid."
-    if isinstance(statistic, ResidualSum) or statistic.class_weights is None:
-        return ""
-    n_weights = len(statistic.class_weights)
-    return "" if n_weights == statistic.loss.n_classes else "a class has no weight of its own."
+    return "" if np.array_equal(on_grid, weights) else "its weights do not lie on their grid."
 
 
 _SIZE = _between(1, MAX_WIDTH, whole=True)
@@ -453,7 +447,6 @@ PARTS: dict[type, _Entry] = {
         coef=_array(2, MAX_SCORE_WEIGHT),
         intercept=_array(1, MAX_SCORE_WEIGHT),
     ),
-    ScorePlaces: _entry(scores=_part(AdditiveScores)),
     ScoreBins: _entry(scores=_part(AdditiveScores)),
     ScoreAndTarget: _entry(
         lambda each: "" if each.low + ROUNDING < each.high else "its target has no range.",
@@ -490,7 +483,6 @@ PARTS: dict[type, _Entry] = {
         _has_gradient,
         loss=_part(SoftmaxLoss),
         **_GRADIENT,
-        class_weights=_maybe(_list(_between(0.0, 1.0))),
         slope_bits=_between(1, ROW_BITS, whole=True),
     ),
     ResidualSum: _entry(_has_gradient, **_GRADIENT, slope_bits=_between(1, ROW_BITS, whole=True)),

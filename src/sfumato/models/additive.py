@@ -8,11 +8,10 @@ labels or targets.
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass
-from datetime import date
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -24,18 +23,18 @@ from sfumato.core.constraints import Form, numbers, one_of, or_none, real, refus
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive_rows import (
     BIN_MIDDLES,
-    FARTHEST_SCORE,
+    SHARED_CODES,
     SHORTER_BITS,
     WHITE_BITS,
     AdditiveScores,
     Array,
+    CellCodes,
     HatRows,
     HatSums,
     PairRows,
     PublicColumns,
     ScoreAndTarget,
     ScoreBins,
-    ScorePlaces,
     SideMeans,
     Sides,
     WhiteRows,
@@ -75,30 +74,27 @@ RARE = 0.18  # share of all labels but the first, about which a fit should not w
 KNOT_SHARE = 0.05  # of mu²
 ORDER_SHARE, CROSSED_SHARE, COUNT_SHARE = 0.02, 0.1, 5e-3  # of its Gaussian part
 PRIVATE_LEVELS, PUBLIC_LEVELS = 3, 2  # nine knots at quantiles, five at public places
-SCORE_LEVELS = 3  # octiles of the scores
 # A cut is off by some records divided by its epsilon: private knots need this many, times the
 # sensitivity, or public ones are as good. Chosen on made-up tables and on small tables of
 # scikit-learn (wine, digits), none of which is reported.
 MIN_RECORDS = 16
 PER_COLUMN = 200  # records, divided by mu, from which on pairs are looked at
 MAX_PAIRED, MAX_PAIRS = 16, 8  # columns whose pairs are looked at, and pairs that are kept
-LARGEST_WEIGHT = 20.0  # ratio of two balanced weights
 CLEAR = 3.5  # deviations beyond which a pair is kept: noise alone rarely gets there
 MIN_SPREAD = 2.0**-12  # of the public range of the target
 DEFAULT_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
 DEFAULT_PRODUCT = 1 / 9  # square of a product of two even places
 MAX_LISTED = 10  # pairs in a printed explanation; all of them are in `pairs`
 
-# Half distances of the outer octiles within which scores are not clipped.
-REACH, MIN_HALF = 3.0, 2.0**-8
+# Deviations of the scores within which they are not clipped, and the least that is believed.
+REACH, MIN_DEVIATION = 3.5, 2.0**-8
 # Targets farther from the released median than this are clipped where the noise of their mean,
 # which grows with the range, would be more than a share of their spread.
 MIN_SPREADS, LEVEL_NOISE = 8.0, 0.05
 # Shares of a regressor where records are many, and where they are few and the last look decides:
-# of mu², the middle and spread of the target where knots are public, and the spread of the scores;
-# of its Gaussian part, the moment and the last look. Chosen on held-out rows of the diamonds.
-TARGET_SHARES, SCORE_SHARES = (0.01, 0.03), (0.01, 0.05)
-MOMENT_SHARES, LOOK_SHARES = (0.3, 0.15), (0.05, 0.6)
+# of mu², the middle and spread of the target where knots are public; of its Gaussian part, the
+# moment and the last look. Chosen on held-out rows of the diamonds.
+TARGET_SHARES, MOMENT_SHARES, LOOK_SHARES = (0.01, 0.03), (0.3, 0.15), (0.05, 0.6)
 MANY, FEW = 4000.0, 800.0  # records, or persons with one vote each, times mu
 
 
@@ -209,25 +205,13 @@ class Explanation:
         dict
             Curves, scores, coverage and what bands mean.
         """
-        pairs = [{**asdict(each), "is_seen": each.is_seen} for each in self.pairs]
-        listed = {"curves": [asdict(each) for each in self.curves], "pairs": pairs}
-        for record in (each for part in listed.values() for each in part):
-            for name, value in record.items():
-                if isinstance(value, np.ndarray):
-                    record[name] = value.tolist()
-                elif isinstance(value, tuple):
-                    record[name] = [v.isoformat() if isinstance(v, date) else v for v in value]
-        rest = {"scores": list(self.scores), "coverage": self.coverage, "note": self.note}
-        return {**listed, **rest}
+        pairs = [{"is_seen": each.is_seen, **asdict(each)} for each in self.pairs]
+        found = {**asdict(self), "pairs": pairs, "note": self.note}
+        plain = lambda x: x.tolist() if isinstance(x, np.ndarray) else x.isoformat()  # noqa: E731
+        return dict(json.loads(json.dumps(found, default=plain)))
 
-    def summary(self) -> list[tuple[str, float, float, float, float]]:
-        """Return one line per column and per pair beyond noise, the most important first.
-
-        Returns
-        -------
-        list of tuple
-            Name, importance, least and most that it adds to any score, widest half band.
-        """
+    def __str__(self) -> str:
+        """Return one line per column and per pair beyond noise, the most important first."""
         lines = []
         for each in self.curves:
             low, high = float(each.curve.min()), float(each.curve.max())
@@ -235,16 +219,11 @@ class Explanation:
         for pair in self.pairs[:MAX_LISTED]:
             if pair.is_seen:
                 ends = np.outer(pair.weight, (1 - pair.mean, -1 - pair.mean))
-                low, high = float(ends.min()), float(ends.max())
-                name = " × ".join(pair.names)
+                low, high, name = float(ends.min()), float(ends.max()), " × ".join(pair.names)
                 lines.append((name, pair.importance, low, high, float(pair.band.max())))
-        return sorted(lines, key=lambda line: -line[1])
-
-    def __str__(self) -> str:
-        lines = self.summary()
         width = max(len(line[0]) for line in lines)
         text = f"{'column':{width}}  importance   from   to   band (half width)\n"
-        for name, importance, low, high, band in lines:
+        for name, importance, low, high, band in sorted(lines, key=lambda line: -line[1]):
             text += f"{name:{width}}  {importance:10.3g}  {low:.3g}  {high:.3g}  {band:.3g}\n"
         return text + self.note
 
@@ -334,12 +313,15 @@ class AdditiveModel(PrivateEstimator):
         self,
         cells: Records,
         budget: Budget,
-        shares: tuple[float, float, float, float],
+        shares: tuple[float, float, float],
         last: Statistic,
-    ) -> tuple[AdditiveScores, Release, Any, float, float, float]:
-        """Declare all releases, and draw all but those of scores; what is learned is noted.
+    ) -> tuple[AdditiveScores, Release, Records, tuple[float, ...]]:
+        """Declare all releases, and draw all but the last; what is learned is noted.
 
-        shares: For the cuts of a target alone, the moment, the cuts of scores, the last look.
+        Also return the records for a last look, median and spread of a target, and of its scores
+        mean, variance and the part of it that noise has.
+
+        shares: For the cuts of a target alone, the moment, the last look.
         """
         columns, has_target = self._columns, not self.has_labels
         n_columns, n_classes = columns.width, 1 if has_target else len(self.classes_)
@@ -352,7 +334,7 @@ class AdditiveModel(PrivateEstimator):
         widest = HatRows(columns, public_knots(columns, max_levels)).width
         n_pairs = 0 if paired_from is None else min(MAX_PAIRS, math.comb(n_columns, 2))
 
-        counts = cuts = spread = orders = crossed = octiles = None  # in the order of the draws
+        counts = cuts = spread = orders = crossed = None  # in the order of the draws
         if not has_target or cut_from or paired_from:
             counts = budget.gaussian(ClassCounts(n_classes), COUNT_SHARE)
         cut = () if cut_from is None else columns.numeric
@@ -369,14 +351,12 @@ class AdditiveModel(PrivateEstimator):
             crossed = budget.gaussian(SideMeans(n_paired) if has_target else sums, CROSSED_SHARE)
         moment = budget.gaussian(SecondMoment(widest + n_pairs), shares[1])
         start = np.zeros((n_scores, widest + n_pairs + 1))
-        first = self._gradient(start, np.ones(n_classes), cells.person)
-        rest = 1 - shares[1] - (COUNT_SHARE if counts else 0.0) - shares[3]
+        first = self._gradient(start, cells.person)
+        rest = 1 - shares[1] - (COUNT_SHARE if counts else 0.0) - shares[2]
         rest -= ORDER_SHARE + CROSSED_SHARE if n_pairs else 0.0
         n_steps = choose_steps(self, cells.public_rows, start.shape[1])
         gradient = budget.gaussian(first, rest, count=n_steps)
-        if has_target:
-            octiles = budget.quantiles(PlaceCounts((0,)), SCORE_LEVELS, shares[2])
-        look = budget.gaussian(last, shares[3])
+        look = budget.gaussian(last, shares[2])
         budget.charge()  # everything charged, then drawn
 
         sizes = None if counts is None else np.maximum(budget.draw(counts), 1.0)  # [A3] sizes
@@ -390,11 +370,17 @@ class AdditiveModel(PrivateEstimator):
             (target,) = knots_at(budget.draw(spread, read))
             centre = float(target[len(target) // 2])
             scale = max(float(target[-2] - target[1]) / 2, MIN_SPREAD)
-        hats = HatRows(columns, self.knots_)
+        hats, coded = HatRows(columns, self.knots_), None
         self.orders_, self.pairs_ = np.zeros(hats.width), np.empty((0, 2))
-        if orders is not None and crossed is not None:
+        if cells.person is None and cells.has_exact_sums:
+            shared = int(min((cells.public_rows or n_rows) / 4, SHARED_CODES))  # fewer than rows
+            coded = CellCodes(self._pair_rows, shared, has_target, centre, scale)
+            encoded = cells.mapped(coded).cache()  # from here on a pass reads codes
+        else:  # rows as they are, for lengths of persons, and for parties that are told each map
             encoded = cells.mapped(BesideTarget(hats, has_target, centre, scale))
-            sums, height = HatSums(max(2, n_classes), hats.width, has_target), 1 / n_columns**0.5
+        if orders is not None and crossed is not None:
+            sums = HatSums(max(2, n_classes), hats.width, has_target)
+            height = 1 / n_columns**0.5 if coded is None else coded.units[0]
             drawn = budget.draw(orders, encoded, sums)  # [A8] hats of each class
             places, strengths = column_orders(hats, drawn / height, budget.noise(orders) / height)
             strongest = np.sort(np.argsort(-strengths, kind="stable")[:MAX_PAIRED]).tolist()
@@ -407,34 +393,39 @@ class AdditiveModel(PrivateEstimator):
                 kept = [listed[k] for k in sorted(best) if clear[k] > CLEAR]
                 self.orders_, self.pairs_ = places, np.array(kept, float).reshape(-1, 2)
         rows = self._pair_rows
+        if coded is not None:
+            coded = replace(coded, rows=rows)
+        units = rows.units if coded is None else coded.units
+        seen = cells.mapped(rows) if coded is None else encoded.mapped(coded)
 
-        second = budget.draw(moment, cells.mapped(rows), SecondMoment(rows.width))  # [A2] moment
+        second = budget.draw(moment, seen, SecondMoment(rows.width))  # [A2] moment
         if sizes is None or has_target:
             # The hats of height 1 of a row add up to the number of columns, so their moments add up
             # to its square for each record (less, where cells are missing).
             whole = float(second[: hats.width, : hats.width].sum())
-            whole = max(whole / (n_columns * rows.units[0]) ** 2, 1.0)
+            whole = max(whole / (n_columns * units[0]) ** 2, 1.0)
             sizes = np.full(n_classes, (cells.public_rows or whole) / n_classes)
         self.counts_, n_rows = sizes, max(1.0, float(cells.public_rows or sizes.sum()))
         square = (1 - rows.share) * DEFAULT_SQUARE + rows.share * DEFAULT_PRODUCT
-        white, steepest = whitened_rows(second, budget.noise(moment), n_rows, square)
-        if cells.person is None and cells.has_exact_sums:
+        white, spectrum = whitened_rows(second, budget.noise(moment), n_rows, square)
+        if coded is not None:
             bits = min(SINGLE_BITS + SHORTER_BITS, WHITE_BITS - first.slope_bits)
-            coded = WhiteRows(rows, white, bits, has_target, centre, scale)
-            learned, back = cells.mapped(coded).cache(), coded.projection
-        else:  # rows as they are, for lengths of persons, and for parties that are told each map
+            whitened = WhiteRows(coded, white, bits)
+            learned, back = seen.mapped(whitened).cache(), whitened.projection
+            seen = learned
+        else:
             encoded = cells.mapped(BesideTarget(rows, has_target, centre, scale))
             encoded = encoded.mapped(BesideTarget(white, has_target))
-            learned = encoded.cache(in_singles=not has_target)
-            back = white.weights_before * rows.units[:, None]
+            learned, seen = encoded.cache(in_singles=not has_target), cells
+            back = white.weights_before * units[:, None]
 
         noise, clip = budget.noise(gradient) / n_rows, first.max_gradient_norm
         curvature = 1.0 if has_target else first.loss.max_curvature
-        largest = min(MAX_STEP / clip, 1 / (curvature * steepest))
+        largest = min(MAX_STEP / clip, 1 / (curvature * (float(spectrum.max()) + white.height**2)))
         step = step_size(noise, n_steps, self.score_noise, largest)
         descent = Descent((n_scores, white.width), n_rows, n_steps, step)
         for _ in range(n_steps):
-            statistic = self._gradient(descent.weights, self.counts_, cells.person)
+            statistic = self._gradient(descent.weights, cells.person)
             descent.follow(budget.draw(gradient, learned, statistic))  # [A4] a noisy gradient
         weights = descent.average  # [A5] no row
 
@@ -447,7 +438,7 @@ class AdditiveModel(PrivateEstimator):
         doubt = noise * (step * moved / (n_steps - after))  # of a weight
         factor = back * doubt
         # The hats of a column add up to 1, so moments with all of them are means.
-        second = second / (np.outer(rows.units, rows.units) * n_rows)
+        second = second / (np.outer(units, units) * n_rows)
         means = second[:, : hats.width].sum(axis=1) / n_columns
         for part in hats.slices:
             share = np.maximum(means[part], 0.0)
@@ -458,7 +449,10 @@ class AdditiveModel(PrivateEstimator):
         self.pair_deviations_ = np.sqrt(np.maximum(squares, 0.0))
         scores = AdditiveScores(rows, weights[:, :-1] @ back.T, weights[:, -1] * white.height)
         noisy = (doubt / RADIUS / 2) ** 2  # variance of usual scores; the loss damps half of it
-        return scores, look, octiles, centre, scale, noisy
+        mean = float(scores.coef[0] @ means)
+        variance = float(weights[0, :-1] ** 2 @ spectrum) - mean**2
+        mean += float(scores.intercept[0])
+        return scores, look, seen, (centre, scale, mean, variance, noisy)
 
     def _keep(self, scores: AdditiveScores, factor: float, shift: float) -> None:
         """Note the scores, multiplied and shifted by the last look."""
@@ -565,9 +559,6 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     interactions : bool, optional
         Whether pairs of columns add something together: one weight for the product of their
         places, for at most 8 pairs. None: where there are enough rows for their number.
-    class_weight : {"balanced"}, mapping or None, default=None
-        "balanced": inversely to their released sizes, in a ratio of 20 at most; a mapping gives
-        public weights by label.
     n_steps : int or None, default=None
         Number of noisy gradients. None: 240; 120 if μ times the records per hat is at least 50.
     max_gradient_norm : float, default=0.1
@@ -624,9 +615,6 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
     True
     """
 
-    _: KW_ONLY
-    class_weight: str | Mapping[Any, float] | None = None
-
     score_noise: ClassVar[float] = 1.6  # as for the linear classifier
     learned: ClassVar[Form] = {
         **PrivateClassifier.learned,
@@ -640,8 +628,8 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         bins = CountTables((n_bins, n_classes), ((0, 1),), n_classes)
         if n_classes == 2:
             bins = CountTables((n_bins,), ((0,),), 2)
-        scores, look, *_ = self._learn(cells, budget, (0.0, 0.3, 0.0, 0.02), bins)
-        drawn = budget.draw(look, cells.mapped(ScoreBins(scores)))  # [A10] scores by label
+        scores, look, seen, *_ = self._learn(cells, budget, (0.0, 0.3, 0.02), bins)
+        drawn = budget.draw(look, seen.mapped(ScoreBins(scores)))  # [A10] scores by label
         (table,), noise = bins.split(drawn), budget.noise(look)  # no row from here on
         if is_first_alone(self.counts_, budget.noise(budget.releases[0]), cells.public_rows):
             warnings.warn(
@@ -650,8 +638,6 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
                 "that the bounds spell and type the labels as the table does.",
                 stacklevel=3,
             )
-        weights = self._class_weights(self.counts_)
-        table = table if weights is None else table * np.array(weights)
         if n_classes == 2:
             wrong, right = table.T
             self.score_factor_, shift = probability_line(right, wrong, math.sqrt(2) * noise, 1.0)
@@ -663,29 +649,13 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateClassifier):
         self.guarantee_ = budget.guarantee()
         return self
 
-    def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> GradientSum:
+    def _gradient(self, weights: Array, person: PersonUnit | None) -> GradientSum:
         loss = SoftmaxLoss(len(self.classes_))
         clip = min(self.max_gradient_norm, loss.slope_bound)
         joined = PerPersonClip.default(person, clip)
-        weights, bits = ScoreWeights(weights).rounded, coarse_bits(loss, clip)
-        return GradientSum(loss, clip, weights, self._class_weights(counts), joined, bits)
-
-    def _class_weights(self, counts: Array) -> tuple[float, ...] | None:
-        """Return weights of classes, public or from released counts, the largest of them 1."""
-        if self.class_weight is None:
-            return None
-        if self.class_weight == "balanced":
-            inverse = 1 / np.maximum(counts, 1.0)
-            return tuple(np.maximum(inverse / inverse.max(), 1 / LARGEST_WEIGHT).tolist())
-        if not isinstance(self.class_weight, Mapping):
-            raise InvalidInputError(
-                "'class_weight' must be 'balanced', None, or public weights by label. "
-                f"Got {self.class_weight!r}."
-            )
-        given = [self.class_weight.get(label, 1.0) for label in self.classes_.tolist()]
-        if not (all(weight >= 0 for weight in given) and 0 < max(given) < np.inf):
-            raise InvalidInputError("Weights of classes must be finite and not negative.")
-        return tuple((np.array(given) / max(given)).tolist())
+        return GradientSum(
+            loss, clip, ScoreWeights(weights).rounded, joined, coarse_bits(loss, clip)
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -713,7 +683,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         As for `PrivateAdditiveClassifier`, in units of the target; one score. So are
         `noise_factor_`, `hat_means_`, and what is said there about pairs.
     reach_ : ndarray of shape (2,)
-        Range of predictions, around the released spread of the scores.
+        Range of predictions.
     slope_doubt_ : float
         Relative deviation of all curves by the noise of the last release.
     counts_ : ndarray of shape (1,)
@@ -726,7 +696,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
     -------
     Unit and relation : record, target included, or person; replace_one or add_or_remove_one.
     Released : cuts of each column of numbers and of the target, the number of rows and sums of hats
-        where they are needed, the second moment of hats and products, the spread of the scores,
+        where they are needed, the second moment of hats and products,
         `n_steps` gradients, second moments of score and target.
     Sensitivity : a record is counted once per column; moments move by √2 (replace) or 1 (add or
         remove), a gradient by ``2 max_gradient_norm`` or `max_gradient_norm`.
@@ -765,16 +735,11 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         if n_rows is not None and math.isfinite(self.epsilon):
             signal = n_rows * mu_from_budget(self.epsilon, self.delta)
         few = math.log(MANY / min(max(signal, FEW), MANY)) / math.log(MANY / FEW)
-        ends = TARGET_SHARES, MOMENT_SHARES, SCORE_SHARES, LOOK_SHARES
+        ends = TARGET_SHARES, MOMENT_SHARES, LOOK_SHARES
         shares: Any = tuple(a ** (1 - few) * b**few for a, b in ends)
-        scores, look, octiles, centre, scale, noisy = self._learn(
-            cells, budget, shares, SecondMoment(3)
-        )
-        places = cells.mapped(ScorePlaces(scores))
-        (values,) = knots_at(budget.draw(octiles, places))  # [A6] spread of the scores
-        values = (values - 0.5) * 2 * FARTHEST_SCORE
-        middle = float(values[len(values) // 2])
-        reach = REACH * max(float(values[-2] - values[1]) / 2, MIN_HALF)
+        scores, look, _, about = self._learn(cells, budget, shares, SecondMoment(3))
+        centre, scale, middle, variance, noisy = about
+        reach = REACH * math.sqrt(max(variance, MIN_DEVIATION**2))
         noise = 3 * budget.noise(look)
         relative = noise / max(float(self.counts_.sum()), 1.0)
         far = max(MIN_SPREADS, LEVEL_NOISE / relative if relative else math.inf) * scale
@@ -791,7 +756,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateRegressor):
         self.guarantee_ = budget.guarantee("range of the target")
         return self
 
-    def _gradient(self, weights: Array, counts: Array, person: PersonUnit | None) -> ResidualSum:  # noqa: ARG002
+    def _gradient(self, weights: Array, person: PersonUnit | None) -> ResidualSum:
         clip = float(self.max_gradient_norm)
         if person is not None:
             return ResidualSum(clip, weights, PerPersonClip.default(person, clip))

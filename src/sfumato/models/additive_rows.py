@@ -8,7 +8,7 @@ together with labels or targets, for the last release of a fit.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any, ClassVar, Self
@@ -21,12 +21,11 @@ from scipy.special import log_expit, logsumexp
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.exceptions import MissingBoundsError
 from sfumato.privacy.guarantee import Relation
+from sfumato.sums.coded import NO_TARGET, STEPS, TARGETS, CodedRows
 from sfumato.sums.grid import (
     FINE_BITS,
     ROW_BITS,
     SINGLE_BITS,
-    HeldRows,
-    ScoreWeights,
     truncate_to_grid,
 )
 from sfumato.sums.maps import (
@@ -45,7 +44,6 @@ Array = NDArray[np.float64]
 FARTHEST = 2.0  # spreads of a target from its median, in the choice of pairs
 DEFAULT_SPREAD = 0.5  # of a target, in these units
 SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])
-FARTHEST_SCORE = 16.0  # spreads of the target
 ABOVE = np.array([1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 3, 4, 6, 8, 12])
 BIN_EDGES = np.concatenate([-ABOVE[::-1], [0.0], ABOVE])  # of scores
 BIN_MIDDLES = np.concatenate([[-14.0], (BIN_EDGES[:-1] + BIN_EDGES[1:]) / 2, [14.0]])
@@ -55,12 +53,12 @@ DEFAULT_FACTOR, STRENGTH, SEEN = 0.4, 5.0, 4.0
 STEEPEST = 2.0  # times the slope that a robust fit of a target without skew would have
 SLOPE_DOUBT = 0.3  # relative deviation of that slope from the best one
 MIN_VARIANCE = 1e-6
-# Rows of a descent: places between two knots, and steps of 1 of products and targets. A term of a
-# sum is a multiple of 2**-36: 5 bits are of products, 7 or more of lengths; slopes and the
-# projection of a row have the others.
-LEVELS, PRODUCTS, TARGETS, SHORTER_BITS = 16, 32, 256, 7
+# Rows in codes: places between two knots, and steps of 1 of products and targets. A term of a sum
+# is a multiple of 2**-36: 5 bits are of products, 7 or more of lengths; slopes and the projection
+# of a row have the others.
+LEVELS, SHORTER_BITS = 16, 7
 WHITE_BITS = 2 * ROW_BITS - 5
-NO_TARGET = 2**16 - 1
+SHARED_CODES = 2**15  # at most, of columns together: a table of them stays in the cache
 
 
 # Columns and knots ------------------------------------------------------------------------------
@@ -222,9 +220,7 @@ class HatRows:
         return int(self.slices[-1].stop)
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        hats = self.raw(rows)
-        hats *= 1 / math.sqrt(self.columns.width)
-        return truncate_to_grid(hats, FINE_BITS)
+        return truncate_to_grid(self.raw(rows) * (1 / math.sqrt(self.columns.width)), FINE_BITS)
 
     def raw(self, rows: AnyArray, n_more: int = 0) -> Array:
         """Return hats of height 1, multiples of ``2**-FINE_BITS``, and room for more numbers."""
@@ -241,11 +237,10 @@ class HatRows:
                 at = first + (part.start + left)
                 flat[at] = 1 - weight
                 flat[at + 1] = weight
-                hats[missing, part] = 0.0
             else:
                 column = np.nan_to_num(column)
                 flat[first + (part.start + column.astype(np.intp))] = 1.0
-                hats[missing, part] = 0.0
+            hats[missing, part] = 0.0
         return hats
 
     def orders_of(self, rows: AnyArray, orders: Array) -> AnyArray:
@@ -294,6 +289,11 @@ class HatSums(Statistic):
         return self.width
 
     def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:
+        if isinstance(rows, CodedRows):
+            if self.has_target:  # NaN is of neither class
+                codes = np.where(np.isnan(rows.targets()[:, 0]), -1, rows.targets()[:, 0] > 0)
+            found = [rows.counted((codes == c) * 1.0) for c in range(self.n_classes)]
+            return np.array(found) * (rows.code.units / STEPS)
         hats = np.maximum(truncate_to_grid(rows[:, : self.width], ROW_BITS), 0.0)
         if self.has_target:
             hats = np.where(np.isnan(rows[:, -1:]), 0.0, hats)
@@ -345,10 +345,16 @@ class Sides:
         return len(self.columns) + self.has_target
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        sides = self.hats.orders_of(rows, self.orders)[:, self.columns] > 0
+        is_coded = isinstance(rows, CodedRows)
+        if is_coded:
+            starts = [self.hats.slices[i].start for i in self.columns]
+            sides = rows.numbers(self.orders, starts) > 0
+        else:
+            sides = self.hats.orders_of(rows, self.orders)[:, self.columns] > 0
         if not self.has_target:
             return sides.astype(np.float64)
-        return np.column_stack([sides, np.clip(rows[:, -1] / FARTHEST, -1.0, 1.0)])
+        target = rows.targets() if is_coded else rows[:, -1:]
+        return np.column_stack([sides, np.clip(target / FARTHEST, -1.0, 1.0)])
 
 
 @dataclass(frozen=True)
@@ -448,9 +454,7 @@ class PairRows:
         return np.asarray(places[:, self.pairs[:, 0]] * places[:, self.pairs[:, 1]])
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        raw = self.raw(rows)
-        raw *= self.units
-        return truncate_to_grid(raw, FINE_BITS)
+        return truncate_to_grid(self.raw(rows) * self.units, FINE_BITS)
 
     def raw(self, rows: AnyArray) -> Array:
         """Return hats of height 1 and products."""
@@ -459,26 +463,25 @@ class PairRows:
         return together
 
 
-# Rows of a descent ------------------------------------------------------------------------------
+# Rows in codes -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class WhiteRows:
-    """``cells -> a = [t Pᵀz; c]``, held as the codes of z and t: a hundred numbers in ten codes.
+class CellCodes:
+    """``cells -> z``: hats and products in whole steps of ``1/STEPS``, held as codes.
 
-    z are hats and products of `rows` on a coarse public grid: a number counts as the nearest of
-    `LEVELS` places between two knots, a product as the nearest multiple of ``1/PRODUCTS``. P
-    whitens z and is public, t shortens a row to length 1, c is the constant of `white`. All are
-    multiples of powers of two, so that products are exact.
+    A number counts as the nearest of `LEVELS` places between two knots, a product as the nearest
+    multiple of the step. Neighbouring columns share one column of codes where together they have
+    few: a pass over the rows then looks up half as many. What is exact is so in any grouping.
 
-    bits: Steps of P times those of t are ``2**-bits``: finer ones of t the longer rows may be.
-    has_target: Whether a target follows the cells; `centre` and `scale` as in `BesideTarget`.
+    rows: Hats and products; none of the latter where they are not chosen yet.
+    most: Codes that columns may share.
+    keeps_target: Whether a target follows the cells; `centre` and `scale` as in `BesideTarget`.
     """
 
     rows: PairRows
-    white: LinearRows
-    bits: int
-    has_target: bool = False
+    most: int = 0
+    keeps_target: bool = False
     centre: float = 0.0
     scale: float = 1.0
     makes_codes: ClassVar[bool] = True
@@ -486,7 +489,98 @@ class WhiteRows:
 
     @property
     def width(self) -> int:
+        return self.rows.width
+
+    @cached_property
+    def units(self) -> Array:
+        """Those of `rows`, multiples of ``2**-ROW_BITS`` for each step: rows are on that grid."""
+        return np.asarray(truncate_to_grid(self.rows.units, ROW_BITS - 5))
+
+    @cached_property
+    def tables(self) -> list[list[tuple[slice, NDArray[np.int64]]]]:
+        """Return for each column of codes what is in it: places in z, and numbers for each code.
+
+        The last code of a column says that it is missing.
+        """
+        hats, n_codes = self.rows.hats, math.inf
+        found: list[list[tuple[slice, NDArray[np.int64]]]] = []
+        products = np.arange(-STEPS, STEPS + 1)[:, None]
+        for i in range(hats.columns.width + len(self.rows.pairs)):
+            k = hats.width + i - hats.columns.width
+            part, table = slice(k, k + 1), products
+            if k < hats.width:
+                part, is_number = hats.slices[i], hats.columns.categories[i] is None
+                height = LEVELS if is_number else 1
+                codes = np.arange(part.stop - part.start) * height
+                table = np.maximum(height - np.abs(np.arange(codes[-1] + 1)[:, None] - codes), 0)
+                table = np.vstack([table, np.zeros_like(codes)]) * (STEPS // height)
+            n_codes *= len(table)
+            if n_codes > self.most or k == hats.width:  # products come later
+                found.append([])
+                n_codes = len(table)
+            found[-1].append((part, table))
+        return found
+
+    def __call__(self, rows: AnyArray) -> CodedRows:
+        if isinstance(rows, CodedRows):  # of the columns: products are added
+            starts, pairs = [part.start for part in self.rows.hats.slices], self.rows.pairs
+            numbers = rows.numbers(self.rows.orders, starts)
+            products = numbers[:, pairs[:, 0]] * numbers[:, pairs[:, 1]]
+            codes, first = np.rint(products * STEPS) + STEPS, len(rows.code.tables)
+            return CodedRows(np.concatenate([rows.codes, self._shared(codes, first)], 1), self)
+        if rows.dtype == np.uint16:  # codes that were kept
+            return CodedRows(rows, self)
+        hats = self.rows.hats
+        places, knots = hats.columns(rows), iter(hats.knots)
+        singles = [each for columns in self.tables for each in columns]
+        for i, (_, table) in enumerate(singles[: hats.columns.width]):
+            if hats.columns.categories[i] is None:
+                left, weight = interval(places[:, i], next(knots))
+                places[:, i] = np.rint(weight * LEVELS) + LEVELS * left
+            places[np.isnan(places[:, i]), i] = len(table) - 1
+        codes = self._shared(places)
+        if self.keeps_target:
+            target = (rows[:, -1:] - self.centre) / self.scale + FARTHEST_TARGET
+            target = np.rint(np.clip(target, 0.0, 2 * FARTHEST_TARGET) * TARGETS)
+            target = np.where(np.isnan(target), NO_TARGET, target).astype(np.uint16)
+            codes = np.concatenate([target, codes], 1)
+        return CodedRows(codes, self)
+
+    def _shared(self, singles: Array, first: int = 0) -> NDArray[np.uint16]:
+        """Return codes of columns as those that they share, from one column of codes on."""
+        listed, columns = self.tables[first:], iter(singles.T)
+        codes = np.zeros((len(singles), len(listed)), np.uint16, order="F")
+        for shared, inside in zip(codes.T, listed, strict=False):
+            for (_, table), column in zip(inside, columns, strict=False):
+                shared *= len(table)
+                shared += column.astype(np.uint16)
+        return codes
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteRows:
+    """``z -> a = [t Pᵀz; c]``, held as the codes of z and t: a hundred numbers in ten codes.
+
+    P whitens z and is public, t shortens a row to length 1, c is the constant of `white`. All are
+    multiples of powers of two, so that products are exact.
+
+    bits: Steps of P times those of t are ``2**-bits``: finer ones of t the longer rows may be.
+    """
+
+    code: CellCodes
+    white: LinearRows
+    bits: int
+    makes_codes: ClassVar[bool] = True
+    ends_in_ball: ClassVar[bool] = True
+
+    @property
+    def width(self) -> int:
         return self.white.width
+
+    @property
+    def height(self) -> float:
+        """Return c, a multiple of ``2**-SINGLE_BITS``."""
+        return math.floor(self.white.height * 2.0**SINGLE_BITS) * 2.0**-SINGLE_BITS
 
     @cached_property
     def steps(self) -> int:
@@ -506,107 +600,26 @@ class WhiteRows:
     @cached_property
     def whole_projection(self) -> NDArray[np.int64]:
         """Return P in its steps."""
-        before = self.white.weights_before * self.rows.units[:, None]
+        before = self.white.weights_before * self.code.units[:, None]
         before *= (self.white.radius or 1.0) / self.radius * 2.0**self.bits / self.steps
         return np.rint(before).astype(np.int64)
 
-    @cached_property
-    def tables(self) -> list[tuple[slice, NDArray[np.int64]]]:
-        """Return for each column and pair its place in z, and its part of z for each code.
-
-        Those are in steps of ``1/PRODUCTS``; the last code of a column says that it is missing.
-        """
-        hats, found = self.rows.hats, []
-        for categories, part in zip(hats.columns.categories, hats.slices, strict=True):
-            size = part.stop - part.start
-            codes = np.arange(size) * LEVELS if categories is None else np.arange(size)
-            at = np.arange(codes[-1] + 1)[:, None]
-            width = LEVELS if categories is None else 1
-            table = np.maximum(width - np.abs(at - codes), 0) * (PRODUCTS // width)
-            found.append((part, np.vstack([table, np.zeros_like(table[:1])])))
-        products = np.arange(-PRODUCTS, PRODUCTS + 1)[:, None]
-        return found + [(slice(k, k + 1), products) for k in range(hats.width, self.rows.width)]
-
-    def __call__(self, rows: AnyArray) -> CodedRows:
-        if rows.dtype == np.uint16:  # codes that were kept
-            return CodedRows(rows, self)
-        cells = rows
-        hats, tables, n = self.rows.hats, self.tables, len(cells)
-        width, knots = hats.columns.width, iter(hats.knots)
-        places, numbers = hats.columns(cells), np.empty((n, width))
-        codes = np.empty((n, len(tables) + 1 + self.has_target), np.uint16, order="F")
+    def __call__(self, rows: Any) -> CodedRows:
+        if not isinstance(rows, CodedRows):  # codes that were kept
+            return CodedRows(rows, self.code, self)
         # Products are exact, in single precision where no partial sum can pass its 24 bits.
         longest = float(np.linalg.norm(self.whole_projection, axis=0).max(initial=0.0))
-        single = PRODUCTS * math.sqrt(len(tables)) * longest < 2.0**24
-        dense = np.zeros((n, self.rows.width), np.float32 if single else np.float64)
-        for i, (part, table) in enumerate(tables[:width]):
-            column = places[:, i]
-            if hats.columns.categories[i] is None:
-                left, weight = interval(column, next(knots))
-                column = np.rint(weight * LEVELS) + LEVELS * left
-            codes[:, i] = np.where(np.isnan(column), len(table) - 1, column)
-            dense[:, part] = table.take(codes[:, i], axis=0)
-            numbers[:, i] = (table @ (self.rows.orders[part] / PRODUCTS)).take(codes[:, i])
-        for i, (a, b) in enumerate(self.rows.pairs, width):
-            product = np.rint(np.clip(numbers[:, a] * numbers[:, b], -1.0, 1.0) * PRODUCTS)
-            codes[:, i] = product + PRODUCTS
-            dense[:, tables[i][0].start] = product
-        mapped = dense @ self.whole_projection.astype(dense.dtype)
-        squares = np.einsum("ij,ij->i", mapped, mapped, dtype=np.float64)
-        lengths = np.sqrt(squares) * (2.0**-self.bits / PRODUCTS)  # in steps of t
-        longest = math.sqrt(1 - self.white.height**2) * (1 - ROUNDING_MARGIN)
-        codes[:, len(tables)] = np.minimum(longest / np.maximum(lengths, 2.0**-30), self.steps)
-        if self.has_target:
-            target = (cells[:, -1] - self.centre) / self.scale + FARTHEST_TARGET
-            target = np.rint(np.clip(target, 0.0, 2 * FARTHEST_TARGET) * TARGETS)
-            codes[:, -1] = np.where(np.isnan(target), NO_TARGET, target)
-        return CodedRows(codes, self)
-
-
-@dataclass(frozen=True, eq=False)
-class CodedRows(HeldRows):
-    """Rows of `WhiteRows` by their codes: scores are looked up, sums are counts of codes."""
-
-    codes: NDArray[np.uint16] = field(repr=False)
-    white: WhiteRows
-
-    def __getitem__(self, part: slice) -> Self:
-        return replace(self, codes=self.codes[part])
-
-    @property
-    def lengths(self) -> Array:
-        """Return t of each row, in steps."""
-        return self.codes[:, len(self.white.tables)].astype(np.float64)
-
-    @property
-    def height(self) -> float:
-        """Return c, a multiple of ``2**-SINGLE_BITS``."""
-        return math.floor(self.white.white.height * 2.0**SINGLE_BITS) * 2.0**-SINGLE_BITS
-
-    def targets(self) -> Array:
-        """Return standardised targets, NaN where there is none."""
-        target = self.codes[:, -1:] * (1 / TARGETS) - FARTHEST_TARGET
-        return np.where(self.codes[:, -1:] == NO_TARGET, np.nan, target)
-
-    def scores(self, weights: ScoreWeights) -> Array:
-        white, rounded = self.white, weights.rounded
-        if weights.by_code is None:
-            back = white.projection @ rounded[:, :-1].T / (PRODUCTS * white.steps)
-            weights.by_code = [table @ back[part] for part, table in white.tables]
-        found = np.zeros((len(self.codes), len(rounded)))
-        for column, table in zip(self.codes.T, weights.by_code, strict=False):
-            found += table.take(column, axis=0)
-        return found * self.lengths[:, None] + self.height * rounded[:, -1]
-
-    def gathered(self, slopes: Array, bits: int) -> Array:
-        """Return ``slopes.T @ rows`` in whole numbers: a sum that passes 64 bits comes back."""
-        white = self.white
-        total = np.empty((slopes.shape[1], white.rows.width), dtype=np.int64)
-        for row, factors in zip(total, slopes.T * (2.0**bits * self.lengths), strict=True):
-            for column, (part, table) in zip(self.codes.T, white.tables, strict=False):
-                row[part] = np.bincount(column, factors, len(table)).astype(np.int64) @ table
-        first = (total @ white.whole_projection) * (2.0 ** -(bits + white.bits) / PRODUCTS)
-        return np.column_stack([first, self.height * slopes.sum(axis=0, dtype=np.float64)])
+        n_columns = self.code.rows.hats.columns.width + len(self.code.rows.pairs)
+        single = STEPS * math.sqrt(n_columns) * longest < 2.0**24
+        weights = self.whole_projection.astype(np.float32 if single else np.float64)
+        t, most = np.empty((len(rows.codes), 1), np.uint16), math.sqrt(1 - self.white.height**2)
+        for part, z in rows.dense(weights.dtype):
+            mapped: Any = z @ weights
+            squares = np.einsum("ij,ij->i", mapped, mapped, dtype=np.float64)
+            lengths = np.sqrt(squares) * (2.0**-self.bits / STEPS)  # in steps of t
+            longest = most * (1 - ROUNDING_MARGIN) / np.maximum(lengths, 2.0**-30)
+            t[part, 0] = np.minimum(longest, self.steps)
+        return CodedRows(np.concatenate([rows.codes, t], 1), self.code, self)
 
 
 # Scores -----------------------------------------------------------------------------------------
@@ -625,6 +638,8 @@ class AdditiveScores:
     intercept: Array = field(repr=False)
 
     def __call__(self, cells: AnyArray) -> Array:
+        if isinstance(cells, CodedRows):
+            return np.asarray(cells.looked_up(cells.by_code(self.coef.T)) + self.intercept)
         together = self.rows.raw(cells)
         products = together[:, self.rows.hats.width :]
         products[:] = truncate_to_grid(products, FINE_BITS)
@@ -652,17 +667,6 @@ class ScoreBins:
         others[np.arange(len(found)), best] = -np.inf
         bins = np.searchsorted(BIN_EDGES, top - logsumexp(others, axis=1), side="right")
         return np.column_stack([bins, best]).astype(np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class ScorePlaces:
-    """``cells and t -> place of the score``, 1/2 where it is 0 and from 0 to 1 within ±16."""
-
-    scores: AdditiveScores
-    width: ClassVar[int] = 1
-
-    def __call__(self, rows: AnyArray) -> AnyArray:
-        return np.clip(self.scores(rows[:, :-1]) / (2 * FARTHEST_SCORE) + 0.5, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.features import Domain
 from sfumato.models.smoothing import MAX_CELLS, Cells, GridDensity, default_cells
-from sfumato.sums import CountTables
 from sfumato.sums.grid import MAX_ROWS
 from sfumato.sums.maps import Clipped
+from sfumato.sums.statistics import CountTables
 from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]

@@ -133,10 +133,10 @@ def whitening_projection(moment: AnyArray, n_components: int, noise: float) -> A
 
 def whitened_rows(
     moment: Array, noise: float, n_rows: float, default_square: float
-) -> tuple[LinearRows, float]:
+) -> tuple[LinearRows, Array]:
     """Return the map to whitened rows with a constant, divided by their typical length.
 
-    Also the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows. Eigenvalues of the moment
+    Also the mean squares of their numbers but the constant's. Eigenvalues of the moment
     that noise alone could have are not believed: these axes share what is left of the known sum of
     all, the mean squared length of a row, `default_square`, as far as noise could hide it.
     """
@@ -151,9 +151,8 @@ def whitened_rows(
     )
     spectrum = values * squares / n_rows
     radius = max(RADIUS * math.sqrt(float(spectrum.sum())), MIN_RADIUS)
-    largest = min(float(spectrum.max()) / radius**2, 1.0)
     rows = LinearRows(len(moment), True, projection, constant=CONSTANT, radius=radius)
-    return rows, (largest + CONSTANT**2) / (1 + CONSTANT**2)
+    return rows, np.minimum(spectrum / radius**2, 1.0) / (1 + CONSTANT**2)
 
 
 # Classification -----------------------------------------------------------------------------------
@@ -368,7 +367,7 @@ class TargetMoments:
         # The deviation of t, not below what noise hides.
         self.spread = math.sqrt(min(max(variance, self.noise / 2, MIN_SPREAD**2), 1.0))
 
-    def whitened(self) -> tuple[LinearRows, float]:
+    def whitened(self) -> tuple[LinearRows, Array]:
         """Return the map of z to whitened rows; see `whitened_rows`.
 
         Their typical length comes from the trace. Too small a length makes steep lines of noise, so
@@ -475,7 +474,8 @@ class PrivateLinearRegressor(PrivateRegressor):
 
         # [G3] the first release
         found = TargetMoments(3 * budget.draw(moment, together), 3 * budget.noise(moment))
-        white, steepest = found.whitened()
+        white, spectrum = found.whitened()
+        steepest = float(spectrum.max()) + white.height**2
         beside = BesideTarget(into_ball, True, found.target, found.spread)
         is_alone = records.person is None and records.has_exact_sums
         whitened = records.mapped(beside).mapped(BesideTarget(white, True))

@@ -296,7 +296,7 @@ class GroupSums(Statistic):
         """Largest distance of the sums of two neighbours once they are doubles."""
         is_replaced = Relation(relation) is Relation.REPLACE_ONE
         moved = (self.apart if self.n_groups == 1 else 2.0) if is_replaced else 1.0  # [S2]
-        rounding = self.rounding(max_rows)
+        rounding = self._rounding(max_rows)
         if norm == 2:
             return min(moved, self.length * (1 + 2.0**-40) * (1 + is_replaced)) + rounding
         return moved + math.sqrt(self.size) * rounding

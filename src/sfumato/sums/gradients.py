@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of, to_numpy
+from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import (
@@ -56,7 +56,6 @@ class SoftmaxLoss:
 
     @property
     def n_scores(self) -> int:
-        """Scores of a row."""
         return 1 if self.n_classes == 2 else self.n_classes
 
     def slopes_of(self, scores: Array, codes: Any) -> Array:
@@ -117,17 +116,14 @@ class _GradientStatistic(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the weights."""
         return self.weights.shape
 
     @property
     def in_ball(self) -> int:
-        """As many as a score has weights."""
         return int(self.weights.shape[1])
 
     @property
     def max_term(self) -> float:
-        """The length of the slopes: numbers of a row are 1 at most."""
         return self.max_gradient_norm
 
     @cached_property
@@ -135,11 +131,9 @@ class _GradientStatistic(Statistic):
         return ScoreWeights(self.weights)
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
         return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
 
-    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
-        """Twice the joint bound (replace) or the bound (add or remove)."""
+    def _joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
         if self.joined is None:
             return None
         if self.joined.unit != unit:
@@ -159,7 +153,6 @@ class GradientSum(_GradientStatistic):
     max_gradient_norm: Largest length of the slopes of a row, below 2.
     weights (n_scores, m): Brought to the grid of `on_weight_grid`; rows are multiples of
         ``2**-ROW_BITS`` in the unit ball.
-    class_weights: By which the clipped slopes of each class are multiplied, from 0 to 1.
     joined: A bound on the rows of a person together, where persons are the unit.
     slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
     """
@@ -167,18 +160,11 @@ class GradientSum(_GradientStatistic):
     loss: SoftmaxLoss
     max_gradient_norm: float
     weights: Weights = field(repr=False)
-    class_weights: tuple[float, ...] | None = None
     joined: PerPersonClip | None = None
     slope_bits: int = ROW_BITS
     takes_singles: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        listed = self.class_weights
-        if listed and not (min(listed) >= 0 and max(listed) <= 1):
-            raise InvalidInputError("Weights of classes must lie between 0 and 1.")
-
     def add_up(self, rows: Array | HeldRows, codes: Array) -> Array:
-        """Add up clipped slopes times rows."""
         if isinstance(rows, HeldRows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
@@ -186,10 +172,9 @@ class GradientSum(_GradientStatistic):
         slopes = self._slopes(rows @ xp.matrix_transpose(weights), codes)
         return xp.matrix_transpose(slopes) @ rows
 
-    def add_up_persons(
+    def _add_up_persons(
         self, rows: Array | Float32Rows, codes: NDArray[np.intp], size: int
     ) -> Array:
-        """Do the same for persons, whose terms together keep the joint bound."""
         if self.joined is None or (size == 1 and self.joined.bound >= self.max_gradient_norm):
             return self.add_up(rows, codes)
         if isinstance(rows, Float32Rows):
@@ -216,8 +201,8 @@ class GradientSum(_GradientStatistic):
         places = np.rint(scores[:, 0] * 2.0**SCORE_BITS)
         index = np.clip(places, -LAST_PLACE, LAST_PLACE, out=places).astype(np.intp)
         index += codes * (2 * LAST_PLACE + 1) + LAST_PLACE
-        settings = self.loss, self.max_gradient_norm, self.class_weights, self.slope_bits
-        return slope_table(*settings).take(index)[:, None]
+        table = slope_table(self.loss, self.max_gradient_norm, self.slope_bits)
+        return table.take(index)[:, None]
 
     def _computed(self, scores: Array, codes: NDArray[np.intp]) -> Array:
         """Compute slopes, each row on its own.
@@ -233,8 +218,6 @@ class GradientSum(_GradientStatistic):
         squares = over_scores(slopes * slopes)
         lengths = xp.sqrt(xp.where(squares > longest**2, squares, longest**2))
         slopes *= 2.0**self.slope_bits * longest / lengths
-        if self.class_weights is not None:
-            slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
         if is_foreign_array(slopes):
             steps = (xp.round if is_rounded else xp.trunc)(slopes)
         else:  # whole numbers of few bits
@@ -244,11 +227,9 @@ class GradientSum(_GradientStatistic):
 
 
 @lru_cache(maxsize=32)
-def slope_table(
-    loss: SoftmaxLoss, clip: float, class_weights: tuple[float, ...] | None, bits: int
-) -> NDArray[np.float32]:
+def slope_table(loss: SoftmaxLoss, clip: float, bits: int) -> NDArray[np.float32]:
     """Return the slopes at all places of a score, one class after the other; 19 bits at most."""
-    public = GradientSum(loss, clip, np.zeros((1, 1)), class_weights, slope_bits=bits)
+    public = GradientSum(loss, clip, np.zeros((1, 1)), slope_bits=bits)
     scores = np.arange(-LAST_PLACE, LAST_PLACE + 1)[:, None] * 2.0**-SCORE_BITS
     found = [public._computed(scores, np.full(len(scores), c))[:, 0] for c in (0, 1)]
     return np.concatenate(found, dtype=np.float32)
@@ -276,7 +257,6 @@ class ResidualSum(_GradientStatistic):
     takes_singles: ClassVar[bool] = True
 
     def add_up(self, rows: Any, codes: Codes) -> Array:  # noqa: ARG002 - no classes
-        """Add up clipped residuals times rows."""
         if isinstance(rows, HeldRows):
             scores = rows.scores(self._score_weights)
             residuals = np.subtract(scores, rows.targets(), dtype=np.float64)
@@ -284,8 +264,7 @@ class ResidualSum(_GradientStatistic):
         numbers, clipped = self._clipped(rows)
         return clipped.T @ numbers
 
-    def add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
-        """Do the same for persons, whose terms together keep the joint bound."""
+    def _add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
         numbers, clipped = self._clipped(rows)
         if self.joined is not None:
             clipped = shrunk(clipped, self.joined, None, numbers, size)

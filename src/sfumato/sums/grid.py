@@ -100,8 +100,6 @@ class SecretSum:
 
     shape: Of the statistic.
 
-    Notes
-    -----
     It prints nothing of what it holds and refuses to be pickled, copied or saved. Between the
     processes of one engine it travels as a `SecretMessage`, as the rows do from which it comes.
     """
@@ -209,6 +207,7 @@ class HeldRows:
     scores: Any  # of `ScoreWeights`: rows @ weights.T
     gathered: Any  # of slopes and their bits: slopes.T @ rows
     targets: Any  # NaN where there is none
+    second_moment: Any  # of rows in codes: rows.T @ rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,12 +133,8 @@ class IntoUnitCube:
 class Centred:
     """``z -> (z - mean) / radius``, scaled back into the unit ball.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (n_features,)
-        A public point of the unit ball.
-    radius : float
-        Public length at which centred rows are clipped.
+    mean: A public point of the unit ball.
+    radius: Public length at which centred rows are clipped.
     """
 
     mean: NDArray[np.float64] = field(repr=False)
@@ -147,7 +143,6 @@ class Centred:
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
         return len(self.mean)
 
     def __call__(self, rows: Array) -> Array:
@@ -159,14 +154,9 @@ class Centred:
 class Projected:
     """``z -> Uᵀ(z - mean) / radius``, scaled back into the unit ball.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (n_features,)
-        A public point of the unit ball.
-    basis : ndarray of shape (n_features, k)
-        U, public columns of length 1 at most.
-    radius : float
-        Public length at which projected rows are clipped.
+    mean: A public point of the unit ball.
+    basis: U, public columns of length 1 at most.
+    radius: Public length at which projected rows are clipped.
     """
 
     mean: NDArray[np.float64] = field(repr=False)
@@ -176,7 +166,6 @@ class Projected:
 
     @property
     def width(self) -> int:
-        """Numbers of a projected row."""
         return int(self.basis.shape[1])
 
     def __call__(self, rows: Array) -> Array:
@@ -211,7 +200,6 @@ class LinearRows:
 
     @property
     def width(self) -> int:
-        """Numbers of a row a."""
         kept = self.n_features if self.projection is None else int(self.projection.shape[1])
         return kept + bool(self.intercept)
 

@@ -76,7 +76,7 @@ class PersonUnit:
         A sum of at most k terms is k times an average of terms and zeros.
         """
         relation = Relation(relation)
-        joined = statistic.joined_sensitivity(relation, self) if norm == 2 else None
+        joined = statistic._joined_sensitivity(relation, self) if norm == 2 else None
         one = statistic.sensitivity(relation, 1, norm)
         if self.averages:
             moved = one if joined is None else joined  # [T1] a point of the hull of the terms
@@ -88,7 +88,7 @@ class PersonUnit:
         away = statistic.sensitivity(Relation.ADD_OR_REMOVE_ONE, 1, norm)
         # [T2] k times a point of the hull of the terms and zero
         moved = self.rows * max(one, away) if joined is None else joined
-        rounding = statistic.rounding(max_rows)
+        rounding = statistic._rounding(max_rows)
         return moved + (rounding if norm == 2 else math.sqrt(statistic.size) * rounding)
 
 

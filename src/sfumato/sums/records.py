@@ -269,7 +269,9 @@ class Records(ABC):
                 [block] if self.person is None else by_size(*block, self.person)
             ):
                 if self._coded:
-                    yield rows.codes, codes, size
+                    if sum(len(c) for _, c in waiting) + len(codes) > BLOCK_ROWS:
+                        yield together()
+                    waiting.append((rows.codes, codes))
                     continue
                 on_grid = cut_inside(rows, bits, width)
                 if not is_foreign_array(on_grid):
@@ -303,7 +305,7 @@ class Records(ABC):
 
     def _sum_over_persons(self, statistic: Statistic, unit: PersonUnit) -> SecretSum | PersonSum:
         """Add up persons: blocks hold whole numbers of persons, or rows that need no others."""
-        is_joined = statistic.joined_sensitivity(self.relation, unit) is not None
+        is_joined = statistic._joined_sensitivity(self.relation, unit) is not None
         if is_joined and not self.is_grouped_by_person:
             raise InvalidInputError("The rows of a person must be adjacent to be bounded together.")
         total = PersonSum(statistic.shape)
@@ -354,7 +356,7 @@ class Records(ABC):
                 if size is None:
                     total = statistic.add_up(rows, codes)
                 else:
-                    total = statistic.add_up_persons(rows, codes, size)
+                    total = statistic._add_up_persons(rows, codes, size)
             except (IndexError, ValueError):
                 n_classes = getattr(getattr(statistic, "loss", statistic), "n_classes", 0)
                 unknown = (codes < 0) | (codes >= n_classes)
@@ -506,20 +508,10 @@ class ArrayRecords(Records):
 class BatchRecords(Records):
     """Records that are read again on every pass, from a file larger than memory, say.
 
-    Parameters
-    ----------
-    read : callable
-        Starts a pass over the same records and gives batches of rows and codes; of persons also
+    read: Starts a pass over the same records and gives batches of rows and codes; of persons also
         how many rows each has, see `by_size`.
-    width : int
-        Numbers of a row.
-    relation : {"replace_one", "add_or_remove_one"}
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        The number of records, or of persons, needed where it is public; a pass that finds another
-        is refused.
-    person : PersonUnit, optional
-        How many rows a person has and how they are added up, where persons are the unit.
+    n_rows: The number of records, or of persons, needed where it is public; a pass that finds
+        another is refused.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array, to_numpy
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import ROW_BITS, double_rounding, truncate_to_grid
+from sfumato.sums.grid import ROW_BITS, HeldRows, double_rounding, truncate_to_grid
 
 if TYPE_CHECKING:
     from sfumato.sums.persons import PersonUnit
@@ -91,55 +91,16 @@ class Statistic(ABC):
         """
         return self.moved[0 if relation is Relation.REPLACE_ONE else 1]
 
-    def add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
-        """Return the exact sum over rows that belong to persons, `size` rows each and side by side.
-
-        Parameters
-        ----------
-        rows : array of shape (n, width)
-            Rows of the unit ball.
-        codes : ndarray of shape (n,)
-            Number of each record's class.
-        size : int
-            Rows of each person.
-
-        Returns
-        -------
-        array
-            The sum, of the shape of the statistic; by default that of `add_up`.
-        """
+    def _add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
+        """Return the same of rows that belong to persons, `size` rows each and side by side."""
         return self.add_up(rows, codes)
 
-    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:  # noqa: ARG002
-        """Largest distance where all rows of a person are bounded together.
-
-        Parameters
-        ----------
-        relation : Relation
-            Which data sets count as neighbours.
-        unit : PersonUnit
-            How many rows a person has, and how they are added up.
-
-        Returns
-        -------
-        float or None
-            None, the default, where each row is bounded on its own.
-        """
+    def _joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:  # noqa: ARG002
+        """Largest distance where a person's rows are bounded together; None where each is."""
         return None
 
-    def rounding(self, max_rows: int) -> float:
-        """Euclidean distance by which two sums can move apart as they become doubles.
-
-        Parameters
-        ----------
-        max_rows : int
-            The public number of records, or a public bound on it.
-
-        Returns
-        -------
-        float
-            The distance.
-        """
+    def _rounding(self, max_rows: int) -> float:
+        """Euclidean distance by which two sums can move apart as they become doubles."""
         return double_rounding(self.size, self.max_term * max_rows)
 
     def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
@@ -159,7 +120,7 @@ class Statistic(ABC):
         float
             The distance.
         """
-        moved = self.term_sensitivity(Relation(relation)) + self.rounding(max_rows)
+        moved = self.term_sensitivity(Relation(relation)) + self._rounding(max_rows)
         if norm == 2:
             return moved
         if self.n_parts is None:  # a part moves no further than the whole
@@ -174,10 +135,7 @@ class ClassCounts(Statistic):
 
     Adding a record moves one count by 1. Replacing one moves two counts by 1 each: √2.
 
-    Parameters
-    ----------
-    n_classes : int
-        Classes.
+    n_classes: Classes.
     """
 
     n_classes: int
@@ -186,11 +144,9 @@ class ClassCounts(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One count per class."""
         return (self.n_classes,)
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - rows are not counted
-        """Count the records of each class."""
         counts = np.bincount(to_numpy(codes), minlength=self.n_classes)
         return counts[: self.n_classes].astype(np.float64)
 
@@ -202,10 +158,7 @@ class MeanAndSquares(Statistic):
     Adding a row moves it by ``sqrt(|z|² + |z|⁴ + 1) <= √3``. Replacing z by v, with lengths a
     and b, moves it by at most ``sqrt((a + b)² (1 + (a - b)²)) <= 2``.
 
-    Parameters
-    ----------
-    width : int
-        Numbers of a row.
+    width: Numbers of a row.
     """
 
     width: int
@@ -213,11 +166,9 @@ class MeanAndSquares(Statistic):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The numbers of a row and two more."""
         return (self.width + 2,)
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
-        """Add up rows, squared lengths and ones."""
         on_grid = truncate_to_grid(rows, ROW_BITS)
         squares = float(np.einsum("ij,ij->", on_grid, on_grid))
         return np.concatenate([on_grid.sum(axis=0), [squares, len(on_grid)]])
@@ -247,6 +198,8 @@ class SecondMoment(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up products."""
+        if isinstance(rows, HeldRows):
+            return rows.second_moment()
         on_grid = truncate_to_grid(rows, ROW_BITS)
         return on_grid.T @ on_grid
 
@@ -255,12 +208,8 @@ class SecondMoment(Statistic):
 class Parts:
     """Public cuts of each class at a point and along axes: which part a row belongs to.
 
-    Parameters
-    ----------
-    means : ndarray of shape (n_classes, width)
-        Where each class is cut.
-    axes : ndarray of shape (n_classes, width, n_axes)
-        Across which directions; ``2**n_axes`` parts per class.
+    means: Where each class is cut.
+    axes: Across which directions; ``2**n_axes`` parts per class.
     """
 
     means: NDArray[np.float64] = field(repr=False)
@@ -268,7 +217,6 @@ class Parts:
 
     @property
     def per_class(self) -> int:
-        """Parts of a class."""
         return 1 << int(self.axes.shape[2])
 
     def of(self, rows: Array, codes: Codes) -> Codes:
@@ -286,16 +234,11 @@ class ClassMoments(Statistic):
     much from one class and gives at most as much to another (√2 times that together; a new label
     is included), or changes one class by at most √2 times that.
 
-    Parameters
-    ----------
-    n_classes : int
-        Classes.
-    width : int
-        Numbers of a row u of the unit ball.
-    constant : float, default=1.0
-        Weight w of the constant, at most 1 and a multiple of 2**-8: products with it are exact.
-    parts : Parts, optional
-        How classes are cut; by default each is one part.
+    n_classes: Classes.
+    width: Numbers of a row u of the unit ball.
+    constant: Weight w of the constant, at most 1 and a multiple of 2**-8: products with it are
+        exact.
+    parts: How classes are cut; by default each is one part.
     """
 
     n_classes: int
@@ -306,16 +249,13 @@ class ClassMoments(Statistic):
 
     @property
     def n_groups(self) -> int:
-        """Classes times parts of each."""
         return self.n_classes * (1 if self.parts is None else self.parts.per_class)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One square matrix per group."""
         return (self.n_groups, self.width + 1, self.width + 1)
 
     def add_up(self, rows: Array, codes: Codes) -> Array:
-        """Add up products, group by group."""
         on_grid = truncate_to_grid(rows, ROW_BITS)
         groups = codes if self.parts is None else self.parts.of(on_grid, codes)
         extended = np.column_stack([on_grid, np.full(len(on_grid), self.constant)])
@@ -328,21 +268,12 @@ class ClassMoments(Statistic):
     def unweighted(self, sums: Array) -> Array:
         """Return ``sum [u; 1][u; 1]ᵀ`` of released sums.
 
-        Parameters
-        ----------
-        sums : ndarray
-            What was released, in the shape of the statistic.
-
-        Returns
-        -------
-        ndarray
-            The sums with a constant of 1.
+        sums: What was released, in the shape of the statistic.
         """
         column = np.append(np.ones(self.width), self.constant)
         return np.asarray(sums / np.outer(column, column))
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """``√2 (1 + w²)`` (replace) or ``1 + w²`` (add or remove)."""
         return (1 + self.constant**2) * SecondMoment(self.width).term_sensitivity(relation)
 
 
@@ -354,8 +285,7 @@ class Counts(Statistic):
 
     in_ball = 0
 
-    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
-        """Return 0."""
+    def _rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
         return 0.0
 
 
@@ -367,14 +297,9 @@ class CountTables(Counts):
     √T in the Euclidean norm and T in the sum of magnitudes. Replacing it takes as much from
     other cells at most: √(2T) and 2T. Counts are whole numbers, so they are exact as doubles.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Cells of each column.
-    tables : tuple of tuple of int
-        Columns of each table; the class is the last axis of all of them.
-    n_classes : int, default=1
-        Classes.
+    sizes: Cells of each column.
+    tables: Columns of each table; the class is the last axis of all of them.
+    n_classes: Classes.
     """
 
     sizes: tuple[int, ...]
@@ -383,7 +308,6 @@ class CountTables(Counts):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """All cells of all tables, one after the other."""
         return (sum(map(math.prod, self.table_shapes)),)
 
     @property
@@ -392,32 +316,24 @@ class CountTables(Counts):
         return [(*(self.sizes[column] for column in t), self.n_classes) for t in self.tables]
 
     def add_up(self, rows: Array, codes: Codes) -> NDArray[np.float64]:
-        """Count the records of each cell of each table."""
+        largest = max(map(math.prod, self.table_shapes), default=1)
+        short = np.min_scalar_type(largest)  # few bytes are read faster
         inside = np.clip(np.nan_to_num(to_numpy(rows)), 0, np.array(self.sizes) - 1)
-        cells = inside.astype(np.intp).T
-        classes = np.clip(codes, 0, self.n_classes - 1)
-        parts: list[NDArray[np.float64]] = []
+        cells = inside.astype(short, order="F").T
+        classes = np.clip(codes, 0, self.n_classes - 1).astype(short)
+        parts = []
         for table, shape in zip(self.tables, self.table_shapes, strict=True):
-            place = np.zeros(len(classes), dtype=np.intp)
+            place = np.zeros(len(classes), short)
             for column in table:
-                place = place * self.sizes[column] + cells[column]
-            place = place * self.n_classes + classes
-            counted = np.bincount(place, np.ones(len(place)), minlength=math.prod(shape))
-            parts.append(np.asarray(counted, dtype=np.float64))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+                place = place * short.type(self.sizes[column]) + cells[column]
+            place = place * short.type(self.n_classes) + classes
+            parts.append(np.bincount(place, minlength=math.prod(shape)))
+        return np.concatenate(parts, dtype=np.float64)
 
     def split(self, sums: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Return released sums as tables.
 
-        Parameters
-        ----------
-        sums : ndarray
-            What was released, in the shape of the statistic.
-
-        Returns
-        -------
-        list of ndarray
-            One array per table, its class the last axis.
+        sums: What was released, in the shape of the statistic.
         """
         shapes = self.table_shapes
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
@@ -427,11 +343,9 @@ class CountTables(Counts):
 
     @property
     def n_parts(self) -> int:  # type: ignore[override]
-        """Tables."""
         return len(self.tables)
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """√(2T) (replace) or √T (add or remove)."""
         return math.sqrt(self.n_parts * (2.0 if relation is Relation.REPLACE_ONE else 1.0))
 
 
@@ -479,12 +393,10 @@ class PlaceCounts(Counts):
         return counts
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """√(2k) (replace) or √k (add or remove) for k columns."""
         return math.sqrt(len(self.columns) * (2.0 if relation is Relation.REPLACE_ONE else 1.0))
 
     @property
     def n_parts(self) -> int:  # type: ignore[override]
-        """Columns."""
         return len(self.columns)
 
 
@@ -513,7 +425,6 @@ class PlaceTree(Counts):
         return np.hstack([_runs(groups, FAN_OUT), groups, cells])
 
     def term_sensitivity(self, relation: Relation) -> float:
-        """√(6k) (replace) or √(3k) (add or remove) for k columns."""
         return math.sqrt(LEVELS) * PlaceCounts(self.columns).term_sensitivity(relation)
 
 
