@@ -128,7 +128,7 @@ def test_blocks_do_not_matter_and_neither_does_the_last_end_of_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, *, may_break: bool
 ) -> None:
     declared = lines.TextFormat(line_breaks=may_break)
-    records = [GOOD, *ODD, GOOD]
+    records = [GOOD, *ODD, codecs.BOM_UTF8 + GOOD, GOOD]  # a mark is the file's alone
     whole = rows_of(written(tmp_path, records).declared(TYPES, declared))
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
     source = written(tmp_path, records).declared(TYPES, declared)

@@ -171,7 +171,6 @@ def _lines(block: bytes, ends: NDArray[np.intp]) -> Any:
 
 
 def csv_header(path: Path, text: TextFormat) -> list[str]:
-    """Return the names of the columns: the fields of the first record."""
     file, line, encoding = open_text(path, text)
     file.close()
     for mark, told in NOT_TEXT.items():
@@ -250,6 +249,7 @@ def _read_block(
     block: bytes, names: Sequence[str], types: Mapping[str, Any], text: TextFormat
 ) -> Any:
     reader = arrow("csv")
+    block = codecs.BOM_UTF8 * block.startswith(codecs.BOM_UTF8) + block  # Arrow takes one off
     return reader.read_csv(
         arrow().BufferReader(block),
         read_options=reader.ReadOptions(
