@@ -8,6 +8,7 @@ import pytest
 from sfumato import Bounds, Ledger
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import Party, Terms, make_parties, simulate
+from sfumato.federated.federation import ONE_PARTY_EACH
 from tests.federated.federations import hulls
 
 
@@ -72,3 +73,4 @@ def test_a_party_that_refuses_is_left_out_and_named(tmp_path, digits) -> None:
     found = simulate([*parties, Party("a", load, tmp_path / "a")], hulls())
     assert found.refused == {"a": "a cannot read its rows; see its log."}
     assert set(found.guarantees) == {"party-0", "party-1"}
+    assert ONE_PARTY_EACH in found.model.guarantee_.conditions

@@ -188,11 +188,12 @@ def test_a_text_is_parsed_once(
     assert next(parts.map(lambda _, batches: sum(map(len, batches)))) == len(table)
 
 
-def test_one_missing_id_takes_that_of_no_other_in_a_frame_of_dask() -> None:
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_one_missing_id_takes_that_of_no_other_in_a_frame_of_dask(kind: Any) -> None:
     """In pandas it makes doubles of the whole numbers of its part, which have fewer digits."""
-    ids, counted = 2**60 + 4097 * np.arange(80), []
+    ids, counted = (2**60 + 4097 * np.arange(80)).astype(kind), []
     bounds = TableBounds.from_dict({"x": (0, 1)}, person="id", person_rows=1)
-    for last in (7, np.nan):
+    for last in (kind(7), np.nan):
         parts = [pd.DataFrame({"id": each, "x": 0.5}) for each in (ids, np.append(ids[:9], last))]
         frame = dask.dataframe.from_map(lambda part: part, parts, meta=parts[0])
         with taped() as tape:

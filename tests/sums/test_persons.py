@@ -346,3 +346,5 @@ def test_short_persons_are_left_as_they_are_and_no_residual_passes_its_clip():
     most = 0.5 * (1 - 2.0**-45)  # a hair below the grid
     row = np.array([[1.0, 0.0, -5.0]])
     assert np.abs(ResidualSum(most, np.zeros((1, 2))).add_up(row, None)).max() <= most
+    row[0, -1] = np.nan  # a record without a target adds nothing
+    assert not ResidualSum(most, np.zeros((1, 2))).add_up(row, None).any()
