@@ -272,8 +272,12 @@ def files(options: argparse.Namespace, n_files: int = 1) -> Iterator[dict[str, A
         for what, path, n_rows, n_steps in (parquet, *csv):
             asked = [f"{folder}/bounds.toml", f"{folder}/{path}", json.dumps(n_steps)]
             words = [sys.executable, "-c", FIT_FILE, *asked]
-            found = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
-            yield {"what": what, "n_rows": n_rows, "n_steps": n_steps, "n_runs": 1, **found}
+            runs, n_runs = [], 1 if n_files > 1 else RUNS
+            for _ in range(n_runs):
+                done = subprocess.run(words, check=True, capture_output=True)
+                runs.append(json.loads(done.stdout))
+            found = min(runs, key=lambda each: each["cpu_s"])
+            yield {"what": what, "n_rows": n_rows, "n_steps": n_steps, "n_runs": n_runs, **found}
 
 
 def workers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:  # noqa: ARG001

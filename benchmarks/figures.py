@@ -309,6 +309,7 @@ def hulls() -> Iterator[str]:
     yield shown.format(of["MNIST"], *(left[way] for way in ways))
     normal = "20 normal columns"
     yield f"{left[normal, 'ball']} and {left[normal, 'polynomial 3']} of {of[normal]} on normal"
+    yield f"images can leave fewer than {left[normal, 'any set']}"
 
 
 def mappings() -> Iterator[str]:
