@@ -211,21 +211,27 @@ def csv_batches(
     pa, compute = arrow(), arrow("compute")
     # Where lines are joined, text behind a quote says that it was not meant to close one.
     record, quoted = _patterns(text, has_tails=not (strict and text.line_breaks))
-    declared = {name: type_of(each) for name, each in types.items()}
     is_common = text.decimal == "." and not text.thousands and not text.missing
-    n_lines = 2  # to the first of a record
+    kinds = [{name: type_of(each) for name, each in types.items()}] * is_common
+    kinds += [dict.fromkeys(types, pa.binary())]
+    closed, n_lines = re.compile(record.encode()), 2  # to the first line of a record
+
+    def parsed(block: bytes) -> Any:
+        for each in kinds:
+            with contextlib.suppress(pa.ArrowException):
+                return _read_block(block, names, each, text)
+        return None
+
     for block, ends in read_records(path, text):
-        records = _lines(block, ends)
-        if QUOTE.encode() in block:
+        n_lines += block.count(b"\n") if strict else 0
+        # Arrow refuses lines of another width. An open quote takes one along, or is in the last.
+        table = None if strict and text.line_breaks else parsed(block)
+        start = int(ends[-2]) if len(ends) > 1 else 0
+        if table is None or len(table) != len(ends) or not closed.match(block, start):
+            records = _lines(block, ends)
             bare = compute.replace_substring_regex(records, quoted, r"\1")
             is_good = compute.equal(compute.count_substring(bare, text.delimiter), len(names) - 1)
             is_good = compute.and_(compute.match_substring_regex(records, f"^{record}$"), is_good)
-        else:
-            is_one = np.frombuffer(block, dtype=np.uint8) == ord(text.delimiter)
-            n_found = np.add.reduceat(is_one, np.append(0, ends[:-1]), dtype=np.int32)
-            is_good = pa.array(n_found == len(names) - 1)
-        n_lines += block.count(b"\n") if strict else 0
-        if is_good.true_count < len(records):
             blank = pa.scalar(b"\n", pa.large_binary())
             odd = compute.index(compute.or_(is_good, compute.equal(records, blank)), False).as_py()
             if strict and odd >= 0:
@@ -235,13 +241,7 @@ def csv_batches(
                     "line, or leaves a quote open. Close the quote, or save the table as Parquet."
                 )
             # [Z4] each record alone; the others are kept as they are
-            block = b"".join(compute.if_else(is_good, records, blank).to_pylist())
-        table = None
-        if is_common:
-            with contextlib.suppress(pa.ArrowException):
-                table = _read_block(block, names, declared, text)
-        if table is None:
-            table = _read_block(block, names, dict.fromkeys(types, pa.binary()), text)
+            table = parsed(b"".join(compute.if_else(is_good, records, blank).to_pylist()))
         yield table if is_common else _common_cells(table, types, text)
 
 
