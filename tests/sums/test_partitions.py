@@ -188,6 +188,22 @@ def test_a_text_is_parsed_once(
     assert next(parts.map(lambda _, batches: sum(map(len, batches)))) == len(table)
 
 
+def test_a_file_that_lies_in_a_folder_twice_is_read_once(
+    table: pd.DataFrame, tmp_path: Path
+) -> None:
+    """Else each record would count twice, as those of a CSV beside its Parquet did."""
+    rows, kept = tmp_path / "rows.parquet", tmp_path / ".kept"
+    table.to_parquet(rows)
+    kept.mkdir()
+    table.to_parquet(kept / "rows.parquet")
+    (tmp_path / "latest.parquet").symlink_to(rows)
+    assert FileParts.of(tmp_path).n_parts == FileParts.of(tmp_path / "*.parquet").n_parts == 1
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(InvalidInputError, match="same columns and format"):
+        FileParts.of(tmp_path)
+    assert FrameParts(dask.dataframe.read_parquet(tmp_path))._files is None
+
+
 @pytest.mark.parametrize("kind", [np.int64, np.uint64])
 def test_one_missing_id_takes_that_of_no_other_in_a_frame_of_dask(kind: Any) -> None:
     """In pandas it makes doubles of the whole numbers of its part, which have fewer digits."""

@@ -132,10 +132,11 @@ class FileParts(LocalParts):
         self._files = [TableFile(path, guess=False) for path in files]
         first = self._files[0]
         for other in self._files[1:]:
-            if sorted(other.schema.names) != sorted(first.schema.names):
+            names, formats = sorted(other.schema.names), {first.format, other.format}
+            if names != sorted(first.schema.names) or len(formats) > 1:  # or one is the other again
                 raise InvalidInputError(
-                    f"The files of a table must have the same columns: '{other.path}' differs from"
-                    f" '{first.path}'."
+                    "The files of a table must have the same columns and format: "
+                    f"'{other.path}' differs from '{first.path}'."
                 )
         super().__init__([partial(_read, file) for file in self._files], list(first.schema.names))
 
@@ -145,9 +146,10 @@ class FileParts(LocalParts):
         text = os.fspath(path)
         found: list[Any] = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
         if Path(text).is_dir():
-            inside = sorted(Path(text).rglob("*"))
-            found = [each for each in inside if each.is_file() and each.name[0] not in "._"]
-        files = [name for name in found if Path(name).is_file()] or found
+            inside = sorted(f.relative_to(text) for f in Path(text).rglob("*") if f.is_file())
+            found = [text / each for each in inside if {p[0] for p in each.parts}.isdisjoint("._")]
+        # Each once, by whatever names: a record must not count twice.
+        files = [*{Path(n).resolve(): n for n in found if Path(n).is_file()}.values()] or found
         if not files:
             raise InvalidInputError(f"There is no file in '{text}'.")
         return cls(files)
