@@ -1,16 +1,19 @@
 """Everyday statistics beside OpenDP and diffprivlib, all in one process; a record is replaced.
 
-    python -m benchmarks.bench_statistics [peers] [coverage]
+    python -m benchmarks.bench_statistics [peers] [ranges] [coverage]
 
 peers: each figure is the root mean square error over runs, and CPU seconds of a run, on 10,000 ages
 (tied) and weekly hours (moved by a public random part of an hour, so that none are tied) of Adult.
 The peers know no persons, and give no error bars; ours are left out for quantiles.
+ranges: the same of counts of all ranges of years, or of 500 ranges of quarters of an hour, by our
+tree, by sums of our plain histogram and by OpenDP's consistent tree with the branching it proposes.
 coverage: how often error bars of 95 % hold the figure of the table itself, and how often there is a
 figure, in 500 groups of about 40 and of about 1,000 ages and hours.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import types
@@ -30,6 +33,7 @@ from sfumato import (
     TableBounds,
     release_correlation,
     release_counts,
+    release_histogram,
     release_mean,
     release_quantiles,
     release_sum,
@@ -105,14 +109,14 @@ def questions(x: np.ndarray, range_of: tuple[int, int], epsilon: float) -> dict[
     }
 
 
-def figures(ask: Callable[[], Any], truth: Any) -> dict[str, Any]:
+def figures(ask: Callable[[], Any], truth: Any, runs: int = RUNS) -> dict[str, Any]:
     """Return error and CPU seconds of a run."""
     start = time.process_time()
     try:
-        found = [np.asarray(ask(), dtype=float) - truth for _ in range(RUNS)]
+        found = [np.asarray(ask(), dtype=float) - truth for _ in range(runs)]
     except RuntimeError as error:  # diffprivlib's quantile, of tied numbers
         return {"fails": str(error).partition(".")[0]}
-    seconds = (time.process_time() - start) / RUNS
+    seconds = (time.process_time() - start) / runs
     return {"error": float(np.sqrt(np.mean(np.square(found)))), "seconds": seconds}
 
 
@@ -127,6 +131,51 @@ def peers() -> None:
                 found |= {peer: figures(their, truth) for peer, their in others.items()}
                 rows.append({"column": column, "epsilon": epsilon, "statistic": statistic, **found})
     write("statistics", rows, seed=None, runs=RUNS)
+
+
+def opendp_tree(counts: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return counts of bins by OpenDP's tree with Laplace noise, made consistent."""
+    domain = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+    fan = dp.t.choose_branching_factor(10_000)
+    tree = dp.t.make_b_ary_tree(*domain, leaf_count=len(counts), branching_factor=fan)
+    noisy = tree >> dp.m.then_laplace(tree.map(2) / epsilon)
+    return np.array(dp.t.make_consistent_b_ary_tree(fan)(noisy(counts.tolist())))
+
+
+def ranges() -> None:
+    """Measure counts of ranges beside peers and write the JSON."""
+    people, rows, rng = adult("data"), [], np.random.default_rng(0)
+    for (column, range_of), n_bins in zip(COLUMNS.items(), (120, 672), strict=True):
+        x = numbers_of(people, column)
+        edges = np.linspace(*range_of, n_bins + 1)
+        starts, stops = np.array(list(itertools.combinations(range(n_bins + 1), 2))).T
+        if n_bins > 500:
+            some = rng.choice(len(starts), 500, replace=False)
+            starts, stops = starts[some], stops[some]
+        exact = np.histogram(np.clip(x, *range_of), edges)[0]
+        asked = list(zip(edges[starts], edges[stops], strict=True))
+
+        def of(counts: Any, starts: Any = starts, stops: Any = stops) -> np.ndarray:
+            below = np.append(0, np.cumsum(counts))
+            return np.asarray(below[stops] - below[starts])
+
+        table, plain = pd.DataFrame({"x": x}), {"bins": edges.tolist()}
+        for epsilon in (0.1, 1.0):
+            known = {"bounds": {"x": range_of}, "epsilon": epsilon}
+
+            def ask(table: Any = table, known: Any = known, **more: Any) -> np.ndarray:
+                found = release_histogram(table, "x", **known, **more)
+                return np.asarray(found.table["count"])
+
+            ways: dict[str, Callable[[], Any]] = {
+                "Sfumato": partial(ask, ranges=asked),
+                "Sfumato, delta 1e-6": partial(ask, ranges=asked, delta=1e-6),
+                "sums of bins": lambda ask=ask, of=of, plain=plain: of(ask(**plain)[:-1]),
+                "OpenDP": lambda of=of, exact=exact, e=epsilon: of(opendp_tree(exact, e)),
+            }
+            found = {name: figures(way, of(exact), 60) for name, way in ways.items()}
+            rows.append({"column": column, "epsilon": epsilon, "bins": n_bins, **found})
+    write("statistics_ranges", rows, seed=0, runs=60)
 
 
 def numbers_of(people: pd.DataFrame, column: str) -> np.ndarray:
@@ -190,5 +239,5 @@ def median(table: pd.DataFrame) -> float:
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
-    for part in sys.argv[1:] or ("peers", "coverage"):
-        {"peers": peers, "coverage": coverage}[part]()
+    for part in sys.argv[1:] or ("peers", "ranges", "coverage"):
+        {"peers": peers, "ranges": ranges, "coverage": coverage}[part]()

@@ -105,5 +105,9 @@ class RefutedGuaranteeWarning(UserWarning):
     """What was asked for keeps no promise; it is there for study."""
 
 
+class UnlistedCategoryWarning(UserWarning):
+    """Cells of a public table hold categories that the bounds do not list."""
+
+
 class UnprotectedScoreWarning(UserWarning):
     """A score on private rows is a release that no guarantee covers; said once per process."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import sfumato
-from sfumato import Ledger, TableBounds
+from sfumato import Ledger, TableBounds, release_score
+from sfumato.exceptions import UnlistedCategoryWarning
 from sfumato.tables.files import TableFile
 from tests.cli.running import confirmed, done, patients, refused
 
@@ -44,6 +48,18 @@ def test_a_model_learns_predicts_and_states_itself(table: Path) -> None:
     )
     model = sfumato.load("m.sfumato")
     assert model.guarantee_.to_dict() == fitted["guarantee"]
+    rows = pd.read_csv(table).replace({"ward": {"east": "E.R."}})
+    rows.loc[:9, "ward"] = None  # missing, which is no category
+    rows.to_csv("odd.csv", index=False)
+    n_unlisted = {"ward": int((rows["ward"] == "E.R.").sum())}
+    told = json.loads(done("predict", "m.sfumato", "odd.csv", "-o", "odd.parquet", "--json"))
+    assert told["new_categories"] == n_unlisted
+    with warnings.catch_warnings(action="error"):  # neither a fit nor a private score tells
+        clone(model).fit(rows)
+        release_score(model, rows, epsilon=1.0)
+    for ask in (model.predict, model.predict_proba):
+        with pytest.warns(UnlistedCategoryWarning, match=f"ward {n_unlisted['ward']}[.]"):
+            ask(rows)
     assert "released: gaussian" in done("guarantee", "m.sfumato")
     assert "breast-cancer" in done("datasets", "list")
 

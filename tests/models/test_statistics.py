@@ -427,6 +427,7 @@ def test_what_cannot_be_asked_is_refused_before_a_charge() -> None:
             partial(release_histogram, rows, name, ranges=ranges, **known)
             for name, ranges in {
                 "x": [(3, 2)],
+                "far": [],
                 "k": [(50, 60)],
                 "y": "some",
                 "ward": "all",

@@ -38,9 +38,8 @@ from sfumato.tables.text import IN_THOUSANDS
 
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 PERSON_ROWS = (
-    "All rows of a person are protected together; rows beyond person_rows are not used. With the "
-    'default per_person = "average", a larger person_rows costs no accuracy; with "sum", the noise '
-    "grows in proportion to it."
+    "All rows of a person are protected together; those beyond person_rows are not used. With "
+    'per_person = "average" a larger number costs no accuracy; with "sum", noise grows with it.'
 )
 ANSWERS = {
     "bool": "out to leave the column out",
@@ -117,7 +116,6 @@ def confirm(
         Path, typer.Argument(metavar="BOUNDS", help="The file that `sfumato describe` wrote.")
     ],
     by: Annotated[str | None, typer.Option("--by", help="Who confirms; kept in the file.")] = None,
-    as_json: Json = False,
 ) -> None:
     """Go through proposed bounds column by column, and confirm them as public knowledge.
 
@@ -171,18 +169,14 @@ def confirm(
             if answer != "yes":
                 found = replace(found, person_rows=int(answer))
     found = replace(found, target=target, columns=tuple(columns))
-    n_used = len(found.used)
-    remark(f"\nColumns used: {n_used}. Columns left out: {len(columns) - n_used}.")
+    left_out = len(columns) - len(found.used)
+    remark(f"\nColumns used: {len(found.used)}. Columns left out: {left_out}.")
     while _answer("Is all of this known without the data? Type yes, or quit") != "yes":
         pass
     found = replace(found, confirmed=True, confirmed_by=by)
     TableBounds.from_record(found.to_record()).require_confirmed()
     found.write(bounds)
-    if as_json:
-        print_json({"bounds": str(bounds), "confirmed": True, "used": n_used, "by": by})
-    else:
-        used = "1 column is used" if n_used == 1 else f"{n_used} columns are used"
-        print_lines(f"{bounds}: confirmed, {used}.")
+    print_lines(f"{bounds}: confirmed.")
 
 
 def check(table: TablePath, bounds: Bounds, as_json: Json = False) -> None:

@@ -14,6 +14,7 @@ import sys
 import warnings
 import weakref
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,6 +44,7 @@ from sfumato.exceptions import (
     EngineError,
     InvalidInputError,
     MissingBoundsError,
+    UnlistedCategoryWarning,
     UnsupportedModeError,
 )
 from sfumato.models.budget import Budget
@@ -66,6 +68,7 @@ from sfumato.tables.cells import (
     is_out_of_core,
     is_table,
 )
+from sfumato.tables.columns import as_column, codes_of
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds, bounds_from
 
@@ -92,6 +95,16 @@ NO_LABELS = np.zeros(1, dtype=int)  # `classes_` of records without labels: one 
 
 
 # Records ----------------------------------------------------------------------------------------
+
+
+def unlisted_cells(bounds: TableBounds, table: Any) -> Counter[str]:
+    """Count cells that hold no category of their column, of a table that is public."""
+    listed = {each.name: each.categories for each in bounds.used if each.categories is not None}
+    found: Counter[str] = Counter()
+    for name, cells in columns_of(table, list(listed)).items():
+        column = as_column(cells)
+        found[name] = int((codes_of(column, listed[name]) < 0).sum()) - column.null_count
+    return +found
 
 
 @dataclass(frozen=True, eq=False)
@@ -595,6 +608,11 @@ class PrivateEstimator(BaseEstimator):
     def _rows(self, X: Any) -> Any:
         """Return records to predict as rows, read as those of the fit were."""
         check_is_fitted(self)
+        of_table = isinstance(self.bounds, TableBounds) and is_table(X)
+        if of_table and (found := unlisted_cells(self.bounds, X)):  # type: ignore[arg-type]
+            cells = ", ".join(f"{name} {n}" for name, n in found.items())
+            said = f"Cells with a category that the bounds do not list count as missing: {cells}."
+            warnings.warn(said, UnlistedCategoryWarning, stacklevel=4)
         return self._reader.rows(self._checked_rows(X, reset=False))
 
     def _all_scores(self, X: Any) -> Array:

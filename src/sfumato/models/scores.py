@@ -47,14 +47,10 @@ ENSEMBLE = (
     "record several times. No guarantee covers what it computes from private rows; public or "
     "fabricated rows are safe."
 )
-CALLERS = {  # modules of scikit-learn, and what is said of them
+AROUND = "ensemble calibration compose._target feature_selection multi semi_supervised"
+CALLERS = {  # modules of scikit-learn, and what is said of them; the third scales by the targets
+    **{f"sklearn.{name}": ("ensemble", ENSEMBLE) for name in AROUND.split()},
     "sklearn.model_selection": ("search", SEARCH),
-    "sklearn.ensemble": ("ensemble", ENSEMBLE),
-    "sklearn.calibration": ("ensemble", ENSEMBLE),
-    "sklearn.compose._target": ("ensemble", ENSEMBLE),  # it scales by the targets
-    "sklearn.feature_selection": ("ensemble", ENSEMBLE),
-    "sklearn.multi": ("ensemble", ENSEMBLE),  # class, output
-    "sklearn.semi_supervised": ("ensemble", ENSEMBLE),
 }
 SCORE_DOC = """Measure predictions on given rows, without noise: share of right labels, or R².
 

@@ -91,15 +91,17 @@ class ScoreSum(Statistic):
 def row_scores(model: Any, X: Any, y: Any) -> Array:
     """Return (s, 1/2) of each row, s 1 for a right label, or ``1 - (error / range)²``."""
     cells = as_cells(y)
+    with warnings.catch_warnings(action="ignore"):  # they would tell of a row
+        predicted = np.asarray(model.predict(X))
     if is_classifier(model):
-        found = are_right(model.classes_, np.asarray(model.predict(X)), cells)
+        found = are_right(model.classes_, predicted, cells)
         is_known = label_places(np.asarray(model.classes_), cells) >= 0
     else:
         low, high = target_range(private_step(model)[1])
         truth = as_numbers(cells)
         is_known = np.isfinite(truth)
         truth = np.clip(np.where(is_known, truth, low), low, high)
-        found = 1 - ((np.clip(model.predict(X), low, high) - truth) / (high - low)) ** 2
+        found = 1 - ((np.clip(predicted, low, high) - truth) / (high - low)) ** 2
     given = np.nan_to_num(np.asarray(found, dtype=np.float64).reshape(-1))
     return np.column_stack([given * is_known, is_known / 2])
 

@@ -44,7 +44,7 @@ from sfumato.tables.schema import Column, Feature, TableBounds, bounds_from
 Array = NDArray[np.float64]
 
 MAX_GROUPS = 10**6
-MAX_CELLS, MAX_PLACES = 2**18, 2**21  # of a quantile's grid, and of those of all groups
+MAX_CELLS, MAX_PLACES = 300_000, 2**21  # of a quantile's grid, and of those of all groups
 MAX_VALUES = 100  # up to which whole numbers are groups of their own
 DEFAULT_BINS = 10
 END_SHARE = 0.3  # of epsilon, for the error bars of quantiles, ...
@@ -54,7 +54,7 @@ NEVER = -1e6  # logarithm of the weight of what is not wanted
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
 MEAN_SHARE = 0.15  # of epsilon, for the mean around which squares are taken
 # Of trees of counts: bins of a run, what a weight is of the one below, and ranges to choose by.
-FANS, FALLS, PROBES = (2, 3, 4, 6, 8, 11, 16, 24, 32, 48), (1.0, 0.8, 0.65, 0.5), 64
+FANS, FALLS, PROBES = (2, 3, 4, 6, 8, 11, 16, 24, 32, 48), (1.0, 0.8, 0.6), 24
 MAX_PLACES_OF_RANGES = 2**12
 FIRST_DAY = date(1970, 1, 1).toordinal()
 NOT_THERE = 5.0  # scales of noise: so few missing cells are none where none are declared
@@ -474,10 +474,9 @@ def _bars(figures: Array, half: Any, low: float, high: float) -> dict[str, Array
 def _propagated(figure: Callable[[Array], Array], sums: Array, wide: float) -> tuple[Array, Array]:
     """Return a figure of sums, and half of its error bar: each sum is moved by its own."""
     found = figure(sums)
-    moved = [figure(sums + step) for step in wide * np.eye(len(sums))[:, :, None]]
-    other = [figure(sums - step) for step in wide * np.eye(len(sums))[:, :, None]]
-    farther = np.maximum(np.abs(np.array(moved) - found), np.abs(np.array(other) - found))
-    return found, np.linalg.norm(farther, axis=0)
+    steps = wide * np.eye(len(sums))[:, :, None]
+    away = np.abs([[figure(sums + step) - found for step in each] for each in (steps, -steps)])
+    return found, np.linalg.norm(away.max(axis=0), axis=0)
 
 
 def _counts(asked: Question) -> dict[str, Array]:
@@ -629,24 +628,23 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
     is_day = feature.part == "time"
     is_whole = is_day or _is_whole(feature)
     low, high = np.floor(feature.range) if is_whole else feature.range
-    ends = []
-    for pair in list(ranges) or [()]:
-        try:
-            first, last = [pair] * isinstance(pair, str) or pair
-            if is_day:
-                days = [date.fromisoformat(str(e)[:10]).toordinal() for e in (first, last)]
-                first, last = np.array(days) - FIRST_DAY
-            first, last = float(first), float(last)
-            first, last = (math.ceil(first), math.floor(last)) if is_whole else (first, last)
-        except (TypeError, ValueError, OverflowError):
-            first = last = math.nan
-        ends.append((max(first, low), min(last, high) + is_whole))
-        if not (asked.axes[-1].ends and ends[-1][0] < ends[-1][1]):
-            raise InvalidInputError(
-                f"'ranges' must be 'all' or pairs within a column's bounds. Got {pair!r}."
-            )
-    axis = Axis.of(feature, np.unique([low, high + is_whole, *np.ravel(ends)]).tolist(), "")
-    starts, stops = np.searchsorted(np.array(axis.edges), np.array(ends).T)
+    given = wrong = list(ranges) or [()]
+    try:
+        if is_day:
+            given = [[date.fromisoformat(str(e)[:10]).toordinal() for e in p] for p in given]
+        first, last = np.array(given, dtype=np.float64).T - FIRST_DAY * is_day
+        first, last = (np.ceil(first), np.floor(last)) if is_whole else (first, last)
+        first, last = np.maximum(first, low), np.minimum(last, high) + is_whole
+        wrong = [pair for pair, fine in zip(wrong, first < last, strict=True) if not fine][:1]
+    except (TypeError, ValueError):
+        pass
+    if len(wrong) or not asked.axes[-1].ends:
+        raise InvalidInputError(
+            f"'ranges' must be 'all' or pairs within a column's bounds. Got {wrong!r}."
+        )
+    edges = np.unique(np.concatenate([[low, high + is_whole], first, last]))
+    axis = Axis.of(feature, edges.tolist(), "")
+    starts, stops = np.searchsorted(edges, first), np.searchsorted(edges, last)
     groups = replace(asked, axes=asked.axes[:-1])
     n_groups, places = GroupedRows(groups.axes).n_groups, np.arange(len(axis.labels))
     if len(starts) * n_groups > MAX_GROUPS or len(places) > MAX_PLACES_OF_RANGES:
@@ -662,9 +660,8 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
         levels = np.arange(max(1, math.ceil(math.log(len(places), fan) - 1e-9)))
         weights = np.maximum(np.rint(256 * fall**levels), 1) / 256
         tree = RunCounts(n_groups, len(places), fan, tuple(weights.tolist()))
-        if fall == 1 or len(levels) > 1:
-            noise, law = asked.law(tree)
-            trees.append(((noise or 1.0) ** 2 * variances(tree, some).mean(), tree, law))
+        noise, law = asked.law(tree)
+        trees.append(((noise or 1.0) ** 2 * variances(tree, some).mean(), tree, law))
     _, tree, law = min(trees, key=itemgetter(0))  # [H3] what errs least
     if law == asked.budget.laplace and set(tree.weights) == {1.0}:  # of whole numbers
         law = asked.budget.counts
@@ -672,7 +669,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
     counts = tree.agreed(asked.draw(release, GroupedRows((*groups.axes, axis))), total)  # [H2]
     below = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
     found = below[:, stops] - below[:, starts]
-    blocks = np.array_split(np.arange(len(starts)), 1 + len(starts) * len(places) // 2**20)
+    blocks = np.array_split(np.arange(len(starts)), 1 + len(starts) * len(places) // 2**15)
     spread = np.sqrt(np.concatenate([variances(tree, block) for block in blocks]))
     half = _factor(asked.confidence) * asked.budget.noise(release) * spread
     most = math.inf if total is None else total
@@ -682,9 +679,10 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
         high = np.maximum(np.floor(figures["high"]), count)
         whole = {"count": count, "low": np.minimum(low, count), "high": high}
         figures = {name: each.astype(np.int64) for name, each in whole.items()}
+    ends = np.array(axis.ends, dtype=object)
     shown = {
-        "from": [axis.ends[i][0] for i in starts] * n_groups,
-        "to": [axis.ends[i - 1][1] for i in stops] * n_groups,
+        "from": ends[starts, 0].tolist() * n_groups,
+        "to": ends[stops - 1, 1].tolist() * n_groups,
     }
     return groups.released("histogram", {**shown, **figures})
 

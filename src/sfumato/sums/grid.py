@@ -132,6 +132,10 @@ class SecretSum:
             terms = xp.astype(partial * (1 / QUANTUM), xp.int64)
             self._units = like(partial, self._units) + terms
             return
+        if partial.dtype == np.int64:  # counts, in whose place the first sum stays
+            partial <<= 2 * ROW_BITS
+            self._units = partial if self.n_rows == n_rows else self._units + partial
+            return
         units, terms = self._units.reshape(-1), partial.reshape(-1)
         for start in range(0, len(units), CACHED):
             part = slice(start, start + CACHED)

@@ -315,7 +315,7 @@ class CountTables(Counts):
         """Shape of each table: the cells of its columns, and the classes."""
         return [(*(self.sizes[column] for column in t), self.n_classes) for t in self.tables]
 
-    def add_up(self, rows: Array, codes: Codes) -> NDArray[np.float64]:
+    def add_up(self, rows: Array, codes: Codes) -> NDArray[Any]:
         largest = max(map(math.prod, self.table_shapes), default=1)
         short = np.min_scalar_type(largest)  # few bytes are read faster
         inside = np.clip(np.nan_to_num(to_numpy(rows)), 0, np.array(self.sizes) - 1)
@@ -328,7 +328,7 @@ class CountTables(Counts):
                 place = place * short.type(self.sizes[column]) + cells[column]
             place = place * short.type(self.n_classes) + classes
             parts.append(np.bincount(place, minlength=math.prod(shape)))
-        return np.concatenate(parts, dtype=np.float64)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def split(self, sums: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Return released sums as tables.

@@ -11,6 +11,7 @@ answers tables after it was saved and loaded.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +26,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import sfumato
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.models.base import unlisted_cells
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import GLOB, FileParts
-from sfumato.tables.columns import arrow, codes_of
+from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import TextFormat
@@ -152,20 +154,16 @@ def predict_table(
         raise InvalidInputError(f"A {type(model).__name__} makes no {wanted}.")
     bounds = bounds_of(model)
     columns = [column.name for column in bounds.used]
-    listed = [column for column in bounds.used if column.categories is not None]
     source.require([*columns, *keep])
     tables, new = [], Counter() if new_categories is None else new_categories
     for batch in source.batches(list(dict.fromkeys([*columns, *keep]))):
-        rows = batch.select(columns)
-        for column in listed:
-            cells = batch[column.name]
-            codes = codes_of(cells, column.categories or ())
-            new += Counter({column.name: int((codes < 0).sum()) - cells.null_count})
-        found = {name: batch[name] for name in keep}
-        found["prediction"] = arrow().array(model.predict(rows).tolist())
-        if probabilities:
-            for label, shares in zip(model.classes_, model.predict_proba(rows).T, strict=True):
-                found[f"probability of {label}"] = arrow().array(shares.tolist())
+        rows, found = batch.select(columns), {name: batch[name] for name in keep}
+        new.update(unlisted_cells(bounds, rows))
+        with warnings.catch_warnings(action="ignore"):  # said of the whole table
+            found["prediction"] = arrow().array(model.predict(rows).tolist())
+            chances = model.predict_proba(rows).T if probabilities else ()
+        for label, shares in zip(getattr(model, "classes_", ()), chances, strict=False):
+            found[f"probability of {label}"] = arrow().array(shares.tolist())
         tables.append(arrow().table(found))
     if not tables:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
