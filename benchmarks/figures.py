@@ -434,9 +434,10 @@ def cdmma() -> Iterator[str]:
 
     pixel = "epsilon 0.1, a pixel"
     found = [spread("1", *each) for each in ((pixel, "paper"), (pixel, "strict"))]
-    both = spread("1", f"{pixel}, both", "paper")
     yield "five layers: {} as printed, {} with rows labelled by models".format(*found)
-    yield f"{both} if"
+    yield spread("1", f"{pixel}, both", "paper") + " if"
+    alone = [spread(f"1-reading-{w}", f"{pixel}, {w}", "paper") for w in ("rounded", "iterated")]
+    yield "{} rounded, {} with four".format(*alone)
     yield f"{reproduced('cdmma_table-1')[pixel, 'accuracy']['printed']:.3f} is printed"
     found = [spread("2-eps-0.1", each, "paper") for each in (pixel, f"{pixel}, both")]
     yield "({} as printed, {} with both readings)".format(*found)
