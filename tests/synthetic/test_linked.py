@@ -174,5 +174,8 @@ def test_counts_and_first_events_are_near() -> None:
         ill = table["id"].isin(facts.loc[facts["ill"] == "yes", "id"])
         stays.append((table.loc[ill, "kind"] == "stay").mean())
     assert stays[1] == pytest.approx(stays[0], abs=0.08)  # later events know the person
+    paid = happened.dropna(subset=["cost"])
+    for some in (paid, paid[paid.groupby("id").cumcount() > 1]):  # stays are what costs
+        assert np.corrcoef(some["kind"] == "stay", some["cost"])[0, 1] > 0.6
     assert happened["cost"].isna().mean() == pytest.approx(0.2, abs=0.05)
     assert happened.groupby("id")["day"].apply(lambda d: d.is_monotonic_increasing).all()

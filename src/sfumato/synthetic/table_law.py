@@ -66,7 +66,7 @@ ROWS_OF_A_CUT = 16.0  # by the epsilon of one cut: rows that a part needs
 MAX_LEVELS, MIN_LEVELS = 7, 3
 ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
 PAIR_DRAWS = 3  # of the counts of pairs; or one of each other release but the cuts
-PAIR_SIGNAL = 300.0  # rows per noise of a count, from which on pairs are released
+PAIR_SIGNAL = 400.0  # rows per noise of a count, from which on pairs are released
 FEW_CELLS = 8  # of a column: none of them is joined
 MIN_TARGET_CLASSES, MAX_TARGET_CLASSES, TARGET_GROUPS = 4, 16, 4  # of a numeric target; in pairs
 MAX_SIDE, MIN_GROUP_CELLS = 16, 25  # cells of a column in pairs; of a pair in each class
@@ -287,7 +287,7 @@ class TableLaw:
         known = tuple(column.with_values(released["most_values"]) for column in columns)
         self.fine = fine = TableCells.of(known, released["cuts"])
         self.features = [i for i in range(fine.width) if i != target]
-        noise, self.noise = released["noise"][:2].tolist()
+        noise, self.noise, _, self.pair_noise = released["noise"].tolist()
         split = column_tables(fine).split(released["columns"])
         copies = np.array(copies_of(fine.columns))
         ends = np.cumsum(copies)
@@ -298,46 +298,50 @@ class TableLaw:
         weights = np.array([1 / len(table) for table in tables])
         total = weights @ [table.sum() for table in tables] / weights.sum()
         self.n_rows = released["n_rows"] or max(1, round(float(total)))
-        # Cells that stand out; [J] joins neighbours, post-processing of released counts
         self.joins: list[Codes] = []
         self.blur: list[Array] = []  # variances of the counts of joined cells
         self.tails: list[list[Tail]] = []  # of the first and the last cell
         self.margins: list[Array] = []
-        edges: list[tuple[float, ...] | None] = list(fine.edges)
-        for i, table in enumerate(tables):
-            join, last = np.arange(len(table)), len(table) - fine.columns[i].may_be_missing
-            fine_edges, noise = fine.edges[i], self.fine_noise[i]
-            if fine_edges is not None and (last > FEW_CELLS or i == target) and noise > 0:
-                starts = cells_that_stand_out(table[:last], noise)
-                edges[i] = (*(fine_edges[k] for k in starts), fine_edges[-1])
-                join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
-                join[last:] = len(starts)  # of missing
-            counts = np.asarray(np.bincount(join, table), dtype=np.float64)
-            blur = np.asarray(np.bincount(join) * noise**2, dtype=np.float64)
-            tails: list[Tail] = [None, None]
-            joined = edges[i]
-            if fine_edges is not None and joined is not None and len(joined) > 2:
-                cuts, size = np.array(fine_edges), len(joined) - 1
-                for place, step in ((0, -1), (size - 1, 1)):
-                    here = np.flatnonzero(join[:last] == place)
-                    inner = cuts[here[0] : here[-1] + 2][::step], table[here][::step]
-                    near = counts[:size][::step], np.array(joined)[::step]
-                    kind = fine.columns[i].is_whole, TARGET_SHAPE if i == target else LIKELY_SHAPE
-                    tail = fitted_tail(*near, *inner, blur[:size][::step], noise, *kind)
-                    if tail is None:
-                        continue
-                    # The law and the count both tell the mass, if they are near
+        edges = [self._join(i, table) for i, table in enumerate(tables)]
+        self.cells = TableCells(fine.columns, tuple(edges))
+        self.n_classes = n_classes
+        self._learn_classes()
+
+    def _join(self, i: int, table: Array) -> tuple[float, ...] | None:
+        """Join fine cells that do not stand out, fit tails; return the edges of what is left."""
+        column, fine, noise = self.fine.columns[i], self.fine.edges[i], self.fine_noise[i]
+        join, last = np.arange(len(table)), len(table) - column.may_be_missing
+        edges = fine
+        if fine is not None and (last > FEW_CELLS or i == self.target) and noise > 0:
+            starts = cells_that_stand_out(table[:last], noise)
+            edges = (*(fine[k] for k in starts), fine[-1])
+            join = np.searchsorted(starts, np.arange(len(table)), side="right") - 1
+            join[last:] = len(starts)  # of missing
+        counts = np.asarray(np.bincount(join, table), dtype=np.float64)
+        blur = np.asarray(np.bincount(join) * noise**2, dtype=np.float64)
+        tails: list[Tail] = [None, None]
+        if fine is not None and edges is not None and len(edges) > 2:
+            cuts, size = np.array(fine), len(edges) - 1
+            kind = column.is_whole, TARGET_SHAPE if i == self.target else LIKELY_SHAPE
+            for place, step in ((0, -1), (size - 1, 1)):
+                here = np.flatnonzero(join[:last] == place)
+                inner = cuts[here[0] : here[-1] + 2][::step], table[here][::step]
+                near = counts[:size][::step], np.array(edges)[::step]
+                tail = fitted_tail(*near, *inner, blur[:size][::step], noise, *kind)
+                if tail is not None:  # the law and the count both tell the mass, if they are near
                     mass, tails[place > 0] = tail
                     counts[place], blur[place] = weighed(mass, counts[place], blur[place])
-            self.tails.append(tails)
-            self.joins.append(join)
-            self.blur.append(blur)
-            self.margins.append(nearest_masses(counts / self.n_rows))
-        self.cells = TableCells(fine.columns, tuple(edges))
-        # Classes, and what cells are joined to by class
+        self.tails.append(tails)
+        self.joins.append(join)
+        self.blur.append(blur)
+        self.margins.append(nearest_masses(counts / self.n_rows))
+        return edges
+
+    def _learn_classes(self) -> None:
+        """Join cells to parts by class; shares of classes and margins by both releases."""
+        released, target = self.released, self.target
         room = self.n_rows / (4 * max(self.noise, 1e-9))
         self.target_classes = np.zeros(0, dtype=np.intp)  # of the cells of a numeric target
-        self.n_classes = n_classes
         if target is not None and self.features:
             most = int(min(max(math.sqrt(room), MIN_TARGET_CLASSES), MAX_TARGET_CLASSES))
             self.target_classes = self._parts(target, most)
@@ -514,7 +518,7 @@ class TableLaw:
         classes = np.arange(self.n_classes)
         if self.target is not None:
             classes = classes * min(self.n_classes, TARGET_GROUPS) // self.n_classes
-        room = self.n_rows / (3 * max(float(self.released["noise"][3]), 1e-9))
+        room = self.n_rows / (3 * max(self.pair_noise, 1e-9))
         return classes if room >= MIN_GROUP_CELLS * (classes[-1] + 1) else np.zeros_like(classes)
 
     @property
@@ -524,7 +528,7 @@ class TableLaw:
     @cached_property
     def coarse(self) -> list[Codes]:
         """The cell in pairs of each cell of each feature."""
-        room = self.n_rows / (3 * max(float(self.released["noise"][3]), 1e-9) * self.n_groups)
+        room = self.n_rows / (3 * max(self.pair_noise, 1e-9) * self.n_groups)
         return [self._parts(i, int(min(max(math.sqrt(room), 4), MAX_SIDE))) for i in self.features]
 
     def pair_tables(self, pairs: tuple[tuple[int, int], ...]) -> CountTables:
@@ -556,7 +560,7 @@ class TableLaw:
         if not self.pairs:
             return []
         drawn = self.copula_cells
-        noise, found = float(self.released["noise"][3]) * math.sqrt(self.n_groups), []
+        noise, found = self.pair_noise * math.sqrt(self.n_groups), []
         tree = self.released["tree"][: len(self.features) - 1].tolist()
         for (i, j), table in zip(tree, self.pairs[: len(tree)], strict=True):
             first, second = self._mass(i)[:, None], self._mass(j)[None]
@@ -703,7 +707,7 @@ class TableLaw:
         gram = (X[:, :n_single].T @ X[:, :n_single]).toarray() / n_pool
         back = np.linalg.inv(np.linalg.cholesky(gram * spread[:, None, None] + ridge))
         apart = np.maximum(two**2 @ grouped - (two @ grouped) ** 2, 1e-6)
-        noise = float(self.released["noise"][3]) / n
+        noise = self.pair_noise / n
         light = noise**2 * (two**2).sum(axis=1) / apart / mass[n_single:, None] + 1 / n
         light = light / (PAIR_WEIGHT[self.target is not None] * scale[: len(two)]) ** 2
         unit = 1 / np.sqrt(mass[n_single:, None] * apart + light)
@@ -780,7 +784,7 @@ class TableLaw:
         self, cells: Codes, classes: Codes, n_rows: int, generator: np.random.RandomState
     ) -> Codes:
         """Choose drawn rows whose counts of pairs are the released ones, by weights."""
-        n_pool, noise = len(cells), float(self.released["noise"][3]) / self.n_rows
+        n_pool, noise = len(cells), self.pair_noise / self.n_rows
         groups, wanted = self.groups[classes], []
         for (i, j), table in zip(self.released["tree"].tolist(), self.pairs, strict=True):
             rows, columns, _ = table.shape
@@ -909,7 +913,7 @@ def cells_that_stand_out(counts: Array, noise: float) -> list[int]:
 
 
 def _parts(masses: Array, n_parts: int) -> Codes:
-    """Join cells to parts of about equal mass, finer at both ends; a heavy cell stays alone."""
+    """Join cells to parts of like mass, many are finer at the ends; a heavy cell stays alone."""
     shares = np.maximum(masses, 0.0) + 1e-12
     shares /= shares.sum()
     is_heavy = shares > 1 / n_parts
@@ -917,7 +921,8 @@ def _parts(masses: Array, n_parts: int) -> Codes:
     rest = max(float(light.sum()), 1e-12)
     most = max(1, round(math.sqrt(rest) * n_parts))
     place = np.clip((np.cumsum(light) - light / 2) / rest, 0, 1)
-    place = place / 2 + np.arcsin(np.sqrt(place)) / math.pi
+    bent = n_parts / (2 * MAX_SIDE)  # few parts are needed in the middle
+    place = (1 - bent) * place + bent * 2 / math.pi * np.arcsin(np.sqrt(place))
     quantile = np.minimum((place * most).astype(int), most - 1)
     is_new = (np.diff(quantile) != 0) | is_heavy[1:] | is_heavy[:-1]
     return np.cumsum(np.concatenate([[False], is_new]))
