@@ -52,8 +52,7 @@ def test_labels_and_numbers_of_rows(digits: Data) -> None:
     assert isinstance(model.fit_fabricate(X[:200], y[:200]), tuple)
     assert model.fit_fabricate(X[:200]).shape == (200, 64)
     rows, labels = model.fit(X, y).sample(5000)
-    assert rows.shape == (5000, 64)
-    assert len(labels) == 5000
+    assert (rows.shape, len(labels)) == ((5000, 64), 5000)
     assert model.released_["n_rows"] == len(X)
     with pytest.raises(InvalidInputError, match="'n_rows'"):
         model.sample(0)

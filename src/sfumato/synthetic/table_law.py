@@ -298,17 +298,14 @@ class TableLaw:
         weights = np.array([1 / len(table) for table in tables])
         total = weights @ [table.sum() for table in tables] / weights.sum()
         self.n_rows = released["n_rows"] or max(1, round(float(total)))
-        self.joins: list[Codes] = []
-        self.blur: list[Array] = []  # variances of the counts of joined cells
-        self.tails: list[list[Tail]] = []  # of the first and the last cell
-        self.margins: list[Array] = []
-        edges = [self._join(i, table) for i, table in enumerate(tables)]
+        found = zip(*(self._join(i, table) for i, table in enumerate(tables)), strict=True)
+        edges, self.joins, self.blur, self.tails, self.margins = map(list, found)
         self.cells = TableCells(fine.columns, tuple(edges))
         self.n_classes = n_classes
         self._learn_classes()
 
-    def _join(self, i: int, table: Array) -> tuple[float, ...] | None:
-        """Join fine cells that do not stand out, fit tails; return the edges of what is left."""
+    def _join(self, i: int, table: Array) -> tuple[Any, ...]:
+        """Join fine cells that do not stand out: edges, joins, variances, tails and masses."""
         column, fine, noise = self.fine.columns[i], self.fine.edges[i], self.fine_noise[i]
         join, last = np.arange(len(table)), len(table) - column.may_be_missing
         edges = fine
@@ -331,11 +328,7 @@ class TableLaw:
                 if tail is not None:  # the law and the count both tell the mass, if they are near
                     mass, tails[place > 0] = tail
                     counts[place], blur[place] = weighed(mass, counts[place], blur[place])
-        self.tails.append(tails)
-        self.joins.append(join)
-        self.blur.append(blur)
-        self.margins.append(nearest_masses(counts / self.n_rows))
-        return edges
+        return edges, join, blur, tails, nearest_masses(counts / self.n_rows)
 
     def _learn_classes(self) -> None:
         """Join cells to parts by class; shares of classes and margins by both releases."""
