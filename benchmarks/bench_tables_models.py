@@ -1,6 +1,8 @@
 """Additive models on five public tables, beside DP-EBM and models without privacy.
 
-SFUMATO_DATA=... python -m benchmarks.bench_tables_models [NAME ...]
+SFUMATO_DATA=... python -m benchmarks.bench_tables_models [NAME ...] | fits
+
+fits: R² of 15 regressors of 4,400 rows of the doctor contacts, at epsilon 1, under each relation.
 
 SFUMATO_INTERPRET names a Python that has interpret-core, SFUMATO_DIFFPRIVLIB one that has
 diffprivlib (pure epsilon); without them these peers are left out.
@@ -49,6 +51,20 @@ ASKED = {
     "mdu": (0.0, 0.02, 0.03),
     "target": (None, 0.93, None),
 }
+
+
+def fits() -> None:
+    """Measure how far single fits of a long-tailed count fall below their mean."""
+    data, numbers = table("doctor"), []
+    for relation in ("replace_one", "add_or_remove_one"):
+        found = []
+        for seed in range(15):
+            rows = np.random.default_rng(seed).choice(len(data.train), 4400, replace=False)
+            model = PrivateAdditiveRegressor(delta=DELTA, bounds=data.bounds, relation=relation)
+            model.fit(data.train.iloc[rows], np.asarray(data.y_train)[rows])
+            found.append(r2_score(data.y_test, model.predict(data.test)))
+        numbers.append({"relation": relation, "R2": sorted(round(each, 3) for each in found)})
+    write("additive_fits", numbers, seed=0, runs=15, delta=DELTA)
 
 
 def main() -> None:
@@ -172,4 +188,4 @@ def _peer(data: Table, metric: str, label: str, python: str, script: Path) -> li
 
 
 if __name__ == "__main__":
-    main()
+    fits() if sys.argv[1:] == ["fits"] else main()

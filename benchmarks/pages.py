@@ -26,12 +26,14 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "peers": "all comparisons",
             "statistics": "counts, means, quantiles",
+            "statistics_ranges": "counts of ranges",
             "statistics_coverage": "how often their error bars hold",
         },
     ),
     "Models of tables": (
         "Additive and linear models of columns.",
         {
+            "additive_fits": "single fits of a long-tailed count",
             "hospital": "the hospital of the README",
             "additive_models": "additive models",
             "linear_regressor": "linear regression",
