@@ -250,6 +250,16 @@ def test_error_bars_of_ranges_hold(relation: str, delta: float, epsilon: float) 
         assert inside <= stats.binom(len(pairs), 0.975).ppf(1 - FALSE_ALARM)
 
 
+def test_error_bars_of_ranges_hold_where_most_noise_is_zero() -> None:
+    rows = pd.DataFrame({"g": np.repeat(np.arange(1000), 9), "k": np.tile(np.arange(9), 1000)})
+    known = {n: {"type": "int64", "lower": 0, "upper": most} for n, most in rows.max().items()}
+    asked = {"bounds": known, "epsilon": 3.0, "relation": "add_or_remove_one", "bins": 1000}
+    found = release_histogram(rows, "k", by="g", ranges=[(0, 2), (1, 4)], **asked).to_pandas()
+    exact = found["to"] - found["from"] + 1
+    inside = exact.between(found["low"], found["high"])[found["g"].notna()]
+    assert inside.sum() >= stats.binom(len(inside), 0.95).ppf(FALSE_ALARM)
+
+
 def test_ranges_of_numbers_and_days() -> None:
     rows = table(4000)
     given = {**COLUMNS, "day": {**COLUMNS["day"], "parts": ["month", "time"]}}

@@ -21,6 +21,7 @@ from tests.sums.test_partitions import ESTIMATORS, PERSONS
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
 dd = pytest.importorskip("dask.dataframe")
 delayed = pytest.importorskip("dask").delayed
+MemoryFileSystem = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
 pytestmark = pytest.mark.xdist_group("dask")
 # `make test` runs a cluster of processes, moments on it, and a worker that is killed; the others
 # cost more time and are left to `make test-servers`.
@@ -90,7 +91,15 @@ def test_a_frame_of_nothing_but_files_is_read_as_files(table: pd.DataFrame, tmp_
     assert FrameParts(read)._files.n_parts == 3
     others = [read[read["age"] > 40], read.partitions[1:], dd.read_parquet(tmp_path, index="age")]
     others += [dd.read_parquet(tmp_path, filters=[("age", ">", 40)]), read.assign(age=1.0)]
-    assert [FrameParts(each)._files for each in others] == [None] * 5
+    memory = MemoryFileSystem()  # where the same path leads to other rows
+    table[:9].to_parquet(str(tmp_path / "0.parquet"), filesystem=memory)
+    others.append(dd.read_parquet(str(tmp_path), filesystem=memory))
+    assert [FrameParts(each)._files for each in others] == [None] * 6
+    table.to_csv(tmp_path / "beside.csv")  # Dask does not read it, nor what _metadata leaves out
+    assert FrameParts(dd.read_parquet(tmp_path))._files.n_parts == 3
+    dd.from_pandas(table, npartitions=2).to_parquet(tmp_path / "2", write_metadata_file=True)
+    table.to_parquet(tmp_path / "2" / "old.parquet")
+    assert FrameParts(dd.read_parquet(tmp_path / "2"))._files.n_parts == 2
     same_bits(ESTIMATORS["moments"], table, {"read": read, "some": dd.concat([read])})
     some = table.iloc[table["age"].to_numpy(na_value=0) > 40].reset_index(drop=True)
     same_bits(ESTIMATORS["moments"], some, {"filtered": others[0]})

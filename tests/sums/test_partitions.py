@@ -201,7 +201,6 @@ def test_a_file_that_lies_in_a_folder_twice_is_read_once(
     table.to_csv(tmp_path / "rows.csv", index=False)
     with pytest.raises(InvalidInputError, match="same columns and format"):
         FileParts.of(tmp_path)
-    assert FrameParts(dask.dataframe.read_parquet(tmp_path))._files is None
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64])

@@ -672,6 +672,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
     blocks = np.array_split(np.arange(len(starts)), 1 + len(starts) * len(places) // 2**15)
     spread = np.sqrt(np.concatenate([variances(tree, block) for block in blocks]))
     half = _factor(asked.confidence) * asked.budget.noise(release) * spread
+    half += isinstance(release.mechanism, DiscreteLaplaceMechanism) / 2  # which has no fractions
     most = math.inf if total is None else total
     figures = {"count": np.clip(found, 0.0, most), **_bars(found, half, 0.0, most)}
     if records.person is None or not records.person.averages:  # whole, and so are ends of bars

@@ -97,12 +97,14 @@ class FrameParts(DelayedParts):
 def _files_of(frame: Any) -> FileParts | None:
     """Return the files of a frame that is nothing but these local files of Parquet."""
     read: Any = getattr(frame, "expr", None)
-    if not type(read).__name__.startswith("ReadParquet"):
+    if type(read).__name__ != "ReadParquetFSSpec" or read.operand("engine") != "pyarrow":
         return None
-    if any(map(read.operand, ("filters", "index", "storage_options", "_partitions"))):
+    listed = read._dataset_info  # what Dask found: not all that lies in a folder
+    changed = (*map(read.operand, ("filters", "index", "_partitions")), listed["valid_paths"])
+    if changed != (None,) * 4 or type(listed["fs"]).__name__ != "LocalFileSystem":
         return None
-    with suppress(InvalidInputError, TypeError):  # several paths, or none of this machine
-        files = FileParts.of(read.operand("path"))
+    with suppress(InvalidInputError):
+        files = FileParts(listed["ds"].files)
         are_there = {*map(str, frame.columns)} <= set(files.columns)
         return files if are_there and files.n_parts >= frame.npartitions else None
     return None

@@ -119,13 +119,7 @@ class LocalParts(ListedParts):
 
 
 class FileParts(LocalParts):
-    """Files of one table, a part each.
-
-    Parameters
-    ----------
-    files : sequence of path-like
-        The files: CSV, also compressed by gzip, or Parquet.
-    """
+    """Files of one table, a part each: CSV, also compressed by gzip, or Parquet."""
 
     def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
         # Types that are guessed from cells could make one record an error.
