@@ -57,7 +57,7 @@ RETIRED = {
     *("hat_covariance_", "labels_", "method_", "n_inducing_", "noise_precision_"),
     *("cross_fit", "inducing_ratio", "kappa", "largest_weight", "learning_rate", "n_layers"),
     *("branch_", "library_", "n_components_", "n_layers_", "regularization_"),
-    *("residual_std_", "starts_", "winners_"),
+    *("class_weight", "residual_std_", "starts_", "winners_"),
 }
 FIXED = {
     "block": 2,
