@@ -31,6 +31,7 @@ from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.gradients import GradientSum, ResidualSum, SoftmaxLoss
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
 from sfumato.sums.maps import (
     BesideTarget,
     Centred,
@@ -318,6 +319,33 @@ def test_a_party_refuses_noise_for_a_smaller_sensitivity(tmp_path: Path) -> None
     assert "smaller sensitivity" in str(said)  # of so many rows in all, sums are rounded
     other = pack(GaussianMechanism(2.5, 1.0), {})  # as much noise per sensitivity
     assert asked_for(party, settings, (BALL,), SecondMoment(64), mechanism=other) is None
+
+
+def test_a_refusal_for_too_little_noise_does_not_tell_a_secret_number_of_rows(
+    tmp_path: Path,
+) -> None:
+    statistic, relation = SecondMoment(64), "add_or_remove_one"
+    enough = [statistic.sensitivity(Relation(relation), n) for n in (400, MAX_ROWS_SECRET_N)]
+    assert enough[0] < enough[1]
+    for needed, is_refused in zip(enough, (True, False), strict=True):
+        mechanism = GaussianMechanism(needed, 1.0)
+        terms = Terms(BOUNDS, relation=relation, max_epsilon=100.0)
+        party = Party.of_rows("one", X, Y, tmp_path / f"{is_refused}", terms=terms)
+        begin = {
+            "events": pack([mechanism.event()], {}),
+            "bounds": pack(BOUNDS, {}),
+            "relation": relation,
+        }
+        assert party.answer(Request("t", "sums.begin", begin)).refusal is None
+        settings = {
+            "mechanism": pack(mechanism, {}),
+            "relation": relation,
+            "max_rows": 400,
+            "kept": "",
+            "reader": pack(READER, {}),
+        }
+        said = asked_for(party, settings, (BALL,), statistic)
+        assert ("smaller sensitivity" in str(said)) == is_refused, said
 
 
 def test_a_party_hides_the_number_of_its_rows(tmp_path: Path) -> None:
