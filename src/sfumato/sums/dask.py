@@ -101,12 +101,11 @@ def _files_of(frame: Any) -> FileParts | None:
         return None
     listed = read._dataset_info  # what Dask found: not all that lies in a folder
     changed = (*map(read.operand, ("filters", "index", "_partitions")), listed["valid_paths"])
-    if changed != (None,) * 4 or type(listed["fs"]).__name__ != "LocalFileSystem":
-        return None
-    with suppress(InvalidInputError):
-        files = FileParts(listed["ds"].files)
-        are_there = {*map(str, frame.columns)} <= set(files.columns)
-        return files if are_there and files.n_parts >= frame.npartitions else None
+    if changed == (None,) * 4 and type(listed["fs"]).__name__ == "LocalFileSystem":
+        with suppress(InvalidInputError):
+            files = FileParts(listed["ds"].files)
+            are_there = {*map(str, frame.columns)} <= set(files.columns)
+            return files if are_there and files.n_parts >= frame.npartitions else None
     return None
 
 
