@@ -351,8 +351,7 @@ def fitted_tail(
     # A fine cell that stands out from the laws, the more so the further out, has its own count
     expected = np.tensordot(chances * total, law, 2)[last - start :] + 1e-9
     far_out = np.log2(1 + np.abs((fine[1:] - cut) / (cut - ends[0])))
-    told = weighed(expected, fine_counts, noise**2, CLEARLY + 2 * far_out)[0]
-    told = np.maximum(told, 1e-9)
+    told = np.maximum(weighed(expected, fine_counts, noise**2, CLEARLY + 2 * far_out)[0], 1e-9)
     by_law, by_count = (
         np.append(np.cumsum(each[::-1])[::-1], 0.0) / each.sum() for each in (expected, told)
     )

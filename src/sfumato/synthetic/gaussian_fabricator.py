@@ -125,8 +125,7 @@ class GaussianFabricator(RowFabricator):
         wanted = n_rows or self.released_["n_rows"] or int(np.rint(counts.sum()))
         first = np.argsort(-counts, kind="stable")[:wanted]  # at least one row of each Gaussian
         sizes = share_out(counts, wanted - len(first), generator)
-        numbers = np.concatenate([first, np.repeat(np.arange(len(counts)), sizes)])
-        numbers = generator.permutation(numbers)
+        numbers = generator.permutation(np.append(first, np.repeat(np.arange(len(counts)), sizes)))
         released = CentredGaussians(**{k: v for k, v in self.released_.items() if k != "n_rows"})
         drawn = np.empty((wanted, released.basis.shape[1]))
         for number in np.unique(numbers):
@@ -134,8 +133,8 @@ class GaussianFabricator(RowFabricator):
             drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
         scaled = released.to_rows(drawn)
         rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
-        codes = released.classes[numbers]
-        return (rows, self.classes_[codes]) if hasattr(self, "classes_") else rows
+        has_labels = hasattr(self, "classes_")
+        return (rows, self.classes_[released.classes[numbers]]) if has_labels else rows
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         if hasattr(self, "classes_") and self.released_["classes"].max(initial=0) >= sizes["c"]:

@@ -228,15 +228,8 @@ def release_table(
         expected = [each * law_now.n_rows / len(rows) for each in reference.split(made)]
         one = math.sqrt(2 / math.pi) * pair_noise / 2
         penalties = tuple(one * table.size * law_now.n_groups for table in expected)
-        mechanism = choice.mechanism
-        chooser = SpanningTreeMechanism(
-            mechanism.sensitivity,
-            mechanism.epsilon,
-            choice.count,
-            pairs,
-            tuple(expected),
-            penalties,
-        )
+        paid = choice.mechanism.sensitivity, choice.mechanism.epsilon, choice.count
+        chooser = SpanningTreeMechanism(*paid, pairs, tuple(expected), penalties)
         released["tree"] = joined.release(reference, chooser, receipt).astype(np.intp)  # [W7]
     else:
         strength = np.abs(law_now.correlations)
