@@ -755,7 +755,7 @@ def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise UnsupportedModeError(
                 f"{type(self).__name__} takes no 'sample_weight': a weight above 1 would let one "
                 "record move a sum further than was paid for, and one below 1 would still cost as "
-                "much. To weigh classes, multiply what predict_proba returns."
+                "much. To weight classes, multiply what predict_proba returns."
             )
         _check_callers()
         if isinstance(getattr(self, "bounds", None), Mapping):

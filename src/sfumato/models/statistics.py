@@ -640,7 +640,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
         pass
     if len(wrong) or not asked.axes[-1].ends:
         raise InvalidInputError(
-            f"'ranges' must be 'all' or pairs within a column's bounds. Got {wrong!r}."
+            f"'ranges' must be 'all' or pairs of numbers (or days) within bounds. Got {wrong!r}."
         )
     edges = np.unique(np.concatenate([[low, high + is_whole], first, last]))
     axis = Axis.of(feature, edges.tolist(), "")
@@ -648,7 +648,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
     groups = replace(asked, axes=asked.axes[:-1])
     n_groups, places = GroupedRows(groups.axes).n_groups, np.arange(len(axis.labels))
     if len(starts) * n_groups > MAX_GROUPS or len(places) > MAX_PLACES_OF_RANGES:
-        raise InvalidInputError(f"At most {MAX_GROUPS} ranges, and {MAX_PLACES_OF_RANGES} bins.")
+        raise InvalidInputError(f"More than {MAX_GROUPS} ranges or {MAX_PLACES_OF_RANGES} bins.")
     total = records.public_rows if groups.is_alone else None
 
     def variances(tree: RunCounts, which: Any) -> Array:

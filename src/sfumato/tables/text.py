@@ -182,7 +182,7 @@ def csv_header(path: Path, text: TextFormat) -> list[str]:
     except (UnicodeDecodeError, csv.Error):
         raise InvalidInputError(
             f"The first line of '{path}' cannot be read as csv: it is not written in {encoding} "
-            "(say in what: '--read encoding=cp1252', or encoding under [file] in the bounds), a "
+            "(name another: '--read encoding=cp1252', or encoding under [file] in the bounds), a "
             "name is too long, or lines end in carriage returns alone (save them with line feeds)."
         ) from None
     if not any(names):
