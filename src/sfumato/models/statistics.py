@@ -628,7 +628,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
     is_day = feature.part == "time"
     is_whole = is_day or _is_whole(feature)
     low, high = np.floor(feature.range) if is_whole else feature.range
-    given = wrong = list(ranges) or [()]
+    given = wrong = list(ranges if np.iterable(ranges) else [ranges]) or [()]
     try:
         if is_day:
             given = [[date.fromisoformat(str(e)[:10]).toordinal() for e in p] for p in given]
@@ -636,7 +636,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
         first, last = (np.ceil(first), np.floor(last)) if is_whole else (first, last)
         first, last = np.maximum(first, low), np.minimum(last, high) + is_whole
         wrong = [pair for pair, fine in zip(wrong, first < last, strict=True) if not fine][:1]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     if len(wrong) or not asked.axes[-1].ends:
         raise InvalidInputError(
