@@ -210,8 +210,14 @@ class Explanation:
         plain = lambda x: x.tolist() if isinstance(x, np.ndarray) else x.isoformat()  # noqa: E731
         return dict(json.loads(json.dumps(found, default=plain)))
 
-    def __str__(self) -> str:
-        """Return one line per column and per pair beyond noise, the most important first."""
+    def summary(self) -> list[tuple[str, float, float, float, float]]:
+        """Return one line per column and per pair beyond noise, the most important first.
+
+        Returns
+        -------
+        list of tuple
+            Name, importance, least and most that it adds to any score, widest half band.
+        """
         lines = []
         for each in self.curves:
             low, high = float(each.curve.min()), float(each.curve.max())
@@ -221,9 +227,13 @@ class Explanation:
                 ends = np.outer(pair.weight, (1 - pair.mean, -1 - pair.mean))
                 low, high, name = float(ends.min()), float(ends.max()), " × ".join(pair.names)
                 lines.append((name, pair.importance, low, high, float(pair.band.max())))
+        return sorted(lines, key=lambda line: -line[1])
+
+    def __str__(self) -> str:
+        lines = self.summary()
         width = max(len(line[0]) for line in lines)
         text = f"{'column':{width}}  importance   from   to   band (half width)\n"
-        for name, importance, low, high, band in sorted(lines, key=lambda line: -line[1]):
+        for name, importance, low, high, band in lines:
             text += f"{name:{width}}  {importance:10.3g}  {low:.3g}  {high:.3g}  {band:.3g}\n"
         return text + self.note
 
