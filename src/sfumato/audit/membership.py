@@ -40,14 +40,12 @@ class MembershipScore:
     value, standard_error: The score and its standard error, in units of 1 / unit of the
         observation.
     observation: What the model shows of a row; see `sfumato.audit.attacks`.
-    difference: The fit behind it.
     members, non_members: The observations.
     """
 
     value: float
     standard_error: float
     observation: str
-    difference: DensityDifference
     members: NDArray[np.float64]
     non_members: NDArray[np.float64]
 
@@ -99,7 +97,7 @@ def membership_score(
     inside = observe(model, members, y_members, observation)
     outside = observe(model, non_members, y_non_members, observation)
     found = density_difference(inside, outside)
-    return MembershipScore(found.value, found.standard_error, observation, found, inside, outside)
+    return MembershipScore(found.value, found.standard_error, observation, inside, outside)
 
 
 @dataclass(frozen=True)
@@ -109,15 +107,10 @@ class DensityDifference:
     value: Estimate of ``integral (f_a - f_b)²``; its unit is 1 / unit of the samples (to the power
         of their dimension). Corrected for sampling noise, so it may fall a little below zero.
     standard_error: Standard error of `value` from sampling.
-    width, penalty: s and p, chosen by cross-validation.
-    n_samples: Sizes of the two samples.
     """
 
     value: float
     standard_error: float
-    width: float
-    penalty: float
-    n_samples: tuple[int, int]
 
 
 def density_difference(a: ArrayLike, b: ArrayLike, *, random_state: Any = 0) -> DensityDifference:
@@ -175,13 +168,7 @@ def density_difference(a: ArrayLike, b: ArrayLike, *, random_state: Any = 0) -> 
     width, penalty = _cross_validated(folds, centres)
     value, error = _estimate(samples, centres, width, penalty)
     scale = unit ** samples[0].shape[1]
-    return DensityDifference(
-        value=value / scale,
-        standard_error=error / scale,
-        width=width * unit,
-        penalty=penalty,
-        n_samples=(len(samples[0]), len(samples[1])),
-    )
+    return DensityDifference(value / scale, error / scale)
 
 
 def _samples(name: str, values: ArrayLike) -> Array:

@@ -11,7 +11,6 @@ import typer
 from sfumato.audit import audit as audit_model
 from sfumato.cli.console import (
     REFUSED,
-    print_json,
     print_lines,
     print_table,
     progress_bar,
@@ -19,7 +18,7 @@ from sfumato.cli.console import (
     remark,
 )
 from sfumato.cli.jobs.pipeline import table_for, target_rows
-from sfumato.cli.options import Json, ModelPath
+from sfumato.cli.options import ModelPath
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.base import PrivateEstimator
 from sfumato.models.saving import load
@@ -41,7 +40,6 @@ def audit(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A report: .html or .json.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Attack a model: a lower bound on its epsilon and, if rows are given, attacks on membership.
 
@@ -66,14 +64,11 @@ def audit(
         found = audit_model(loaded, **options)
     if output is not None:
         found.write(output)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_lines(found.verdict)
-        print_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
-        for note in found.notes:
-            remark(note)
-        if output is not None:
-            print_lines(f"Report: {output}")
+    print_lines(found.verdict)
+    print_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
+    for note in found.notes:
+        remark(note)
+    if output is not None:
+        print_lines(f"Report: {output}")
     if found.consistent is False:
         raise typer.Exit(REFUSED)

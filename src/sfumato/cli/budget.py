@@ -31,16 +31,12 @@ def create(
     delta: Annotated[float, typer.Option(help="Total delta; 0 allows only pure releases.")] = 1e-6,
     unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
     relation: NeighbourRelation = Relation.REPLACE_ONE,
-    as_json: Json = False,
 ) -> None:
     """Set the budget of a data set, once and for all.
 
     Example: sfumato budget create budget.db patients --epsilon 4
     """
-    budget = Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
-    if as_json:
-        print_json(budget.statement().to_dict())
-        return
+    Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
     typer.echo(
         f"Budget of '{name}': epsilon {epsilon:g} at delta {delta:g}, unit {unit}, "
         f"relation {relation}."

@@ -45,7 +45,6 @@ def certificate(
     dataset: options.Dataset = None,
     purpose: options.Purpose = None,
     by: options.By = None,
-    as_json: options.Json = False,
 ) -> None:
     """Sign what a model or a fabricated table guarantees, for others to check.
 
@@ -58,11 +57,8 @@ def certificate(
     found = signed(certificate_of(file, budget=budget, purpose=purpose, by=by), key)
     with atomic_write(output) as out:
         out.write(written(found).encode())
-    if as_json:
-        print_json(found)
-    else:
-        print_lines(f"{output}: certificate of {file}", found["statement"])
-        print_lines(f"Signed by {found['signature']['public_key']}.")
+    print_lines(f"{output}: certificate of {file}", found["statement"])
+    print_lines(f"Signed by {found['signature']['public_key']}.")
 
 
 def verify(

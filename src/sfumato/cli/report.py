@@ -79,7 +79,6 @@ def report(
     records: Annotated[
         int | None, typer.Option(help="The number of records, if it is public.", min=1)
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Write a report on models, statistics and fabricated rows: what was promised and spent.
 
@@ -105,10 +104,7 @@ def report(
     confirmed_by = confirmed_by or ", ".join(dict.fromkeys(names)) or None
     office = SignatureBlock(controller, by, confirmed_by, retention, records)
     Report(title, tuple(results), ledger=paid, office=office).write(output)
-    if as_json:
-        print_json({"output": str(output), "files": list(map(str, files))})
-    else:
-        print_lines(f"{output}: report on {', '.join(map(str, files))}.")
+    print_lines(f"{output}: report on {', '.join(map(str, files))}.")
 
 
 def _declared(bounds: Any) -> dict[str, str]:

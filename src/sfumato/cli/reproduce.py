@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.console import expect, print_json, print_lines, print_table, remark
-from sfumato.cli.options import Json, pairs_from
+from sfumato.cli.console import expect, print_lines, print_table, remark
+from sfumato.cli.options import pairs_from
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import (
     PAPERS,
@@ -47,7 +47,6 @@ def reproduce(
         Path, typer.Option("--output", "-o", help="The folder for JSON and pictures.")
     ] = Path("reproductions"),
     listed: Annotated[bool, typer.Option("--list", help="List what can be run.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.
 
@@ -58,10 +57,6 @@ def reproduce(
     """
     if paper is None or listed:
         entries = entries_of(paper or ALL)
-        if as_json:
-            keys = ("paper", "name", "title", "data", "minutes", "cells", "broken")
-            print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
-            return
         what = [f"{e.title}. Data: {e.data}. Minutes: {e.minutes}." for e in entries]
         rows = [
             [e.paper, e.name, each, ", ".join(e.cells)]
@@ -85,7 +80,6 @@ def reproduce(
         if file.is_file() and '"quick": true' not in file.read_text():
             expect(file)
     repetitions = (1 if quick else 3) if runs is None else runs
-    found: list[Reproduction] = []
     memory: dict[str, Any] = {}  # fits that several entries show are made once
     for entry in entries:
         name = f"{entry.paper} {entry.name}"
@@ -95,13 +89,8 @@ def reproduce(
             remark(f"{name}: {line}")
 
         how: dict[str, Any] = {"device": device, "n_jobs": jobs, "cell": chosen, "memory": memory}
-        found.append(run_entry(entry, Setting(quick, repetitions, tell, **how)))
-        files = keep(found[-1], output)
-        if not as_json:
-            _show(found[-1], files)
-    if as_json:  # the series are long, and in the file
-        whole = [each.to_dict() for each in found]
-        print_json([{key: v for key, v in each.items() if key != "series"} for each in whole])
+        found = run_entry(entry, Setting(quick, repetitions, tell, **how))
+        _show(found, keep(found, output))
     if not can_draw():
         remark(NO_PICTURE)
 

@@ -385,12 +385,8 @@ def fit_branches(
     chunks = _group_by_size(
         sizes, lambda members, largest, _: (members + 1) * largest**2 * 8 <= STACK_BYTES
     )
-    fitted = map_in_parallel(
-        lambda chunk: _fit_stacked([groups[i] for i in chunk], **parameters),
-        chunks,
-        n_jobs=1,
-    )
-    branches = [branch for part in fitted for branch in part]
+    stacks = (_fit_stacked([groups[i] for i in chunk], **parameters) for chunk in chunks)
+    branches = [branch for stack in stacks for branch in stack]
     return [branches[i] for i in np.argsort(np.concatenate(chunks))]
 
 

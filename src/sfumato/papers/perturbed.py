@@ -66,8 +66,11 @@ class ObjectiveBudget:
 
     def _gaussian(self, multiplier: float) -> GaussianObjectiveMechanism:
         sensitivity = self.limits.sensitivity(self.relation)
-        convexity = self._convexity(multiplier * sensitivity)
-        longest = norm_quantile(self.limits.size, multiplier * sensitivity)
+        deviation = multiplier * sensitivity
+        convexity = max(NOISE_SHARE * deviation, MIN_CONVEXITY * sensitivity)
+        if self.regularization is not None:
+            convexity = float(self.regularization)
+        longest = norm_quantile(self.limits.size, deviation)
         return GaussianObjectiveMechanism(
             sensitivity=sensitivity,
             kappa=self.limits.log_determinant(convexity),
@@ -76,12 +79,6 @@ class ObjectiveBudget:
             dimension=self.limits.dimension(self.relation),
             rounding=self.limits.rounding(longest, convexity),
         )
-
-    def _convexity(self, deviation: float) -> float:
-        if self.regularization is not None:
-            return float(self.regularization)
-        least = MIN_CONVEXITY * self.limits.sensitivity(self.relation)
-        return max(NOISE_SHARE * deviation, least)
 
     def _events(self, multiplier: float) -> list[Event]:
         releases = filter(None, (self.components(), self._gaussian(multiplier)))

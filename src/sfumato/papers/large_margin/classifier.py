@@ -25,7 +25,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     LargeMarginObjective,
     MarginLoss,
-    centroids,
     cone_residual,
     extended,
     minimise_in_cone,
@@ -166,16 +165,6 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, RowsClassifier):
                     stacklevel=3,
                 )
         self.matrices_ = to_matrices(W)
-
-    @property
-    def centroids_(self) -> Array:
-        """Centres of the ellipsoids, among the rows as given."""
-        return np.asarray(centroids(self.matrices_) * self.scale_ + self.mean_)
-
-    @property
-    def precisions_(self) -> Array:
-        """Inverse covariances of the ellipsoids, for rows as given."""
-        return np.asarray(self.matrices_[:, :-1, :-1] / np.outer(self.scale_, self.scale_))
 
     def _scaled_rows(self, X: ArrayLike) -> Array:
         rows = to_numpy(self._queries(X)).astype(np.float64)

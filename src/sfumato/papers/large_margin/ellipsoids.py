@@ -450,13 +450,7 @@ def shifted_into_cone(matrices: Array) -> Array:
     return np.asarray(centred + max(0.0, -least) * np.eye(matrices.shape[-1]))
 
 
-# Shapes and answers -------------------------------------------------------------------------------
-
-
-def centroids(matrices: Array) -> Array:
-    """μ, the centre of each ellipsoid; the one nearest to zero where an axis is infinite."""
-    inverses = np.linalg.pinv(matrices[:, :-1, :-1], hermitian=True)
-    return np.asarray(-np.einsum("kij,kj->ki", inverses, matrices[:, :-1, -1]))
+# Answers ------------------------------------------------------------------------------------------
 
 
 class EllipsoidAnswers:

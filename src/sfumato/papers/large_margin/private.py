@@ -20,7 +20,6 @@ from sfumato.papers.large_margin.ellipsoids import (
     MarginLimits,
     MarginLoss,
     PerturbableSum,
-    centroids,
     extended,
     shifted_into_cone,
     to_matrices,
@@ -219,16 +218,6 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             lengths = np.linalg.norm(found, axis=1, keepdims=True)
             found /= np.where(lengths > 0, lengths, 1.0)
         return _UNIT_BALL.clip(found)
-
-    @property
-    def centroids_(self) -> Array:
-        """Centres of the ellipsoids, in the components, rows scaled into the unit ball."""
-        return centroids(self.matrices_)
-
-    @property
-    def precisions_(self) -> Array:
-        """Inverse covariances of the ellipsoids."""
-        return np.asarray(self.matrices_[:, :-1, :-1])
 
     def _scaled_rows(self, X: ArrayLike) -> Array:
         rows = self._rows(X)
