@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from operator import methodcaller
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.core.atomic_file import atomic_write
@@ -110,9 +110,9 @@ class Reproduction:
         str
             JSON.
         """
-        whole = self.to_dict()
-        series = json.dumps(whole.pop("series"), default=_plain, allow_nan=False)
-        text = json.dumps(whole, indent=2, default=_plain, allow_nan=False)
+        whole, plain = self.to_dict(), methodcaller("tolist")  # of NumPy
+        series = json.dumps(whole.pop("series"), default=plain, allow_nan=False)
+        text = json.dumps(whole, indent=2, default=plain, allow_nan=False)
         body = text.removesuffix("\n}")
         return f'{body},\n  "series": {series}\n}}\n'
 
@@ -194,9 +194,3 @@ def processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not a JSON value")
