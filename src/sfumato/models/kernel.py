@@ -123,12 +123,7 @@ class PrivateKernelMachine(PrivateEstimator):
         mechanism = self.calibrate(exact)  # [K2] sensitivity with the gap in it
         mechanism.for_size(features.size * max(n_classes, 1))  # refused before the charge
         machine = minimise(  # [K3]
-            mapped,
-            y,
-            loss,
-            regularization=strength,
-            tolerance=gap,
-            n_classes=n_classes,
+            mapped, y, loss, regularization=strength, tolerance=gap, n_classes=n_classes
         ).coefficients.reshape(features.size, -1)
         receipt = budget.charge(mechanism.event())  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)

@@ -29,6 +29,7 @@ from sfumato.core.memory import WORKING_SET
 Array = NDArray[np.float64]
 
 SAMPLE = 2**13  # rows by whose Hessian coordinates are chosen
+COARSER = 8  # times the rows has each further sample, an eighth of all at most
 MAX_ROUNDS, MAX_STEPS = 20, 50  # choices of coordinates, and steps in each
 SAMPLE_GAP = 1e4  # times the tolerance, to which the sample alone is minimised
 ROUNDING = 2.0**-46  # of a product with up to thousands of terms, with room
@@ -129,18 +130,19 @@ def minimise(
     tolerance: float,
     n_classes: int = 0,
 ) -> Minimiser:
-    """Minimise ``(1/n) sum loss + λ |w|²`` to a gap of `tolerance`, first on a sample of the rows.
+    """Minimise ``(1/n) sum loss + λ |w|²`` to a gap of `tolerance`, first on samples of the rows.
 
     For a loss of all class scores, y are codes, and there is one column of weights per class.
     """
     rows = features if isinstance(features, FeatureRows) else FeatureRows(features)
     n = len(y)
-    stride = max(1, -(-n // SAMPLE))
     whole = few = Objective(rows, y, loss, regularization, n)
     start = np.zeros((rows.shape[1], n_classes) if n_classes else rows.shape[1])
-    if stride > 1:
+    stride = max(1, -(-n // SAMPLE))
+    while stride > 1:
         few = Objective(rows.every(stride), y[::stride], loss, regularization, n // stride)
         start = _descended(few, few, few.at(start), SAMPLE_GAP * tolerance).coefficients
+        stride = stride // COARSER if stride >= COARSER**2 else 1
     found = _descended(whole, few, whole.at(start), tolerance)
     return found if found.gap <= tolerance else accelerated(whole, found, tolerance)
 
@@ -171,6 +173,8 @@ def _descended(
         for _ in range(MAX_ROUNDS if found.gap > tolerance else 0):
             start = found.coefficients
             upper = cholesky(curved.hessian(start))
+            # L-BFGS begins with a step of length 1: then it is Newton's.
+            upper /= np.linalg.norm(solve_triangular(upper, found.gradient, trans=1))
             minimize(value_and_gradient, np.zeros(start.size), args=(start, upper), **settings)
     return found
 
