@@ -260,6 +260,24 @@ def test_error_bars_of_ranges_hold_where_most_noise_is_zero() -> None:
     assert inside.sum() >= stats.binom(len(inside), 0.95).ppf(FALSE_ALARM)
 
 
+@pytest.mark.filterwarnings("ignore:delta=0.1 is above")  # so that the noise is Gaussian
+def test_error_bars_of_each_range_are_as_long_as_its_noise() -> None:
+    """The squared errors of 500 groups, Gaussian, beside bars of one deviation: two-sided."""
+    places, n_groups, ranges = range(12), 500, [(0, 0), (3, 4), (2, 7), (0, 10), (11, 11)]
+    names = ["g", "k", "copy"]
+    cells = pd.MultiIndex.from_product([range(n_groups), places, range(60)], names=names)
+    known = {"g": {"type": "int64", "lower": 0, "upper": n_groups - 1}}
+    known["k"] = {"type": "int64", "lower": 0, "upper": max(places)}
+    asked: dict[str, Any] = {"by": "g", "bounds": known, "bins": n_groups, "ranges": ranges}
+    asked |= {"epsilon": 0.1, "delta": 0.1, "confidence": stats.chi2(1).cdf(1.0)}
+    found = release_histogram(cells.to_frame(index=False), "k", **asked).to_pandas()
+    for _, part in found[found["g"].notna()].groupby(["from", "to"]):
+        bar = (part["high"] - part["low"]).mean() / 2 + 0.5  # ends are rounded inwards
+        errors = part["count"] - 60 * (part["to"] - part["from"] + 1)
+        chance = stats.chi2(n_groups).cdf((errors**2).sum() / bar**2)
+        assert FALSE_ALARM / 10 < chance < 1 - FALSE_ALARM / 10
+
+
 def test_ranges_of_numbers_and_days() -> None:
     rows = table(4000)
     given = {**COLUMNS, "day": {**COLUMNS["day"], "parts": ["month", "time"]}}
