@@ -106,7 +106,7 @@ class RefutedGuaranteeWarning(UserWarning):
 
 
 class UnlistedCategoryWarning(UserWarning):
-    """Cells of a public table hold categories that the bounds do not list."""
+    """Cells of a public table hold unlisted categories; each call that predicts says so."""
 
 
 class UnprotectedScoreWarning(UserWarning):

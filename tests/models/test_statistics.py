@@ -287,12 +287,13 @@ def test_ranges_of_numbers_and_days() -> None:
         rows["k"].between(*r).sum() for r in ((0, 9), (10, 40), (3, 3))
     ]
     assert ages["to"].tolist() == [9, 40, 3]
-    days = asked("time", ranges=[("2023-02-01", "2023-02-28")], by="ward").to_pandas()
+    days = asked("day", ranges=[("2023-02-01", "2023-02-28")], by="ward").to_pandas()
     assert days["from"].tolist() == ["2023-02-01"] * 4
     exact = rows[(rows["day"].dt.month == 2) & (rows["day"].dt.year == 2023)]
     assert days["count"].tolist() == [
         *exact["ward"].value_counts()[["A", "B", "C", "?"]],
     ]
+    assert asked("day.time", ranges=[("2023-02-01", "2023-02-28")]).table["count"][0].as_py()
     every = asked("x", bins=4, ranges="all").to_pandas()
     assert len(every) == 10
     upper = every[every["to"] == 6.0]["count"]  # numbers at the upper bound are in the last range

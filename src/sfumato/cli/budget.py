@@ -29,7 +29,7 @@ def create(
     name: Annotated[str, typer.Argument(help="The data set.")],
     epsilon: Annotated[float, typer.Option(help="Total epsilon of all releases.")],
     delta: Annotated[float, typer.Option(help="Total delta; 0 allows only pure releases.")] = 1e-6,
-    unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
+    unit: Annotated[Unit, typer.Option(help="Person, if the bounds name one.")] = Unit.RECORD,
     relation: NeighbourRelation = Relation.REPLACE_ONE,
 ) -> None:
     """Set the budget of a data set, once and for all.
@@ -37,9 +37,10 @@ def create(
     Example: sfumato budget create budget.db patients --epsilon 4
     """
     Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
+    advice = " If bounds name a person, use --unit person." if unit == Unit.RECORD else ""
     typer.echo(
         f"Budget of '{name}': epsilon {epsilon:g} at delta {delta:g}, unit {unit}, "
-        f"relation {relation}."
+        f"relation {relation}.{advice}"
     )
 
 

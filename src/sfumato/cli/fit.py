@@ -75,7 +75,7 @@ def fit(
     promise = options.promise_of(
         epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
     )
-    source, tried = open_table(table, known), options.settings_from(search)
+    source, tried = open_table(table, known), options.settings_from(search, "--search")
     if not all(isinstance(values, list) for values in tried.values()):
         raise InvalidInputError("'--search' must list values, such as n_steps=[60,240].")
     options.warn_of_few(source, promise)

@@ -103,10 +103,10 @@ def reading_from(pairs: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def settings_from(pairs: list[str] | None) -> dict[str, Any]:
+def settings_from(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
     """Read NAME=VALUE pairs; a value is a TOML value, or else a text."""
     found: dict[str, Any] = {}
-    for name, value in pairs_from("--set", pairs).items():
+    for name, value in pairs_from(option, pairs).items():
         found[name] = None if value.strip() == "None" else value.strip()
         if found[name] is not None:
             with contextlib.suppress(tomllib.TOMLDecodeError):

@@ -68,7 +68,7 @@ def score(
         record = {name: getattr(released, name) for name in ("metric", "value", "deviation")}
         print_json(record | {"guarantee": released.guarantee.to_dict()})
         return
-    print_lines(f"{released.metric}: {released.value:.4g} (noise ± {released.deviation:.2g})")
+    print_lines(f"{released.metric}: {released.value:.4g} (deviation {released.deviation:.2g})")
     print_lines(str(released.guarantee))
     if ledger is None:
         remark("No ledger was given: this release is not recorded.")

@@ -493,7 +493,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                     f"{name.removeprefix(prefix)!r} there, or on the estimator."
                 )
             if name not in known:
-                raise InvalidInputError(f"'param_grid' contains {name!r}, not a parameter.")
+                listed = ", ".join(sorted(known.keys() - set(fixed)))
+                raise InvalidInputError(f"There is no parameter {name!r} to search: {listed}.")
         if not settings:
             raise InvalidInputError("'param_grid' contains no settings.")
         kind, shape = LAWS[self.runs]

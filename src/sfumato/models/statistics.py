@@ -30,12 +30,7 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.grid import QUANTUM, ROW_BITS, truncate_to_grid
 from sfumato.sums.records import Records
-from sfumato.sums.statistics import (
-    Codes,
-    CountTables,
-    RunCounts,
-    Statistic,
-)
+from sfumato.sums.statistics import Codes, CountTables, RunCounts, Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.columns import PARTS, arrow, arrow_kind
 from sfumato.tables.files import write_table
@@ -116,7 +111,7 @@ class ReleasedStatistic:
     def __str__(self) -> str:
         frame = self.to_pandas().to_string(index=False, float_format="{:.6g}".format, na_rep="-")
         said = f"{self.statistic} of {self.counts}; error bars hold at {100 * self.confidence:g} %"
-        return f"{frame}\n{said}\n{self.guarantee}"
+        return f"{frame}\n{said}; group -: missing; figure -: lost in noise\n{self.guarantee}"
 
     def _repr_html_(self) -> str:
         return f"{self.to_pandas().to_html(index=False)}<p>{self.guarantee}</p>"
@@ -396,6 +391,7 @@ def _begin(
     ledger: Any = None,
     confidence: float = 0.95,
     keeps_log: bool = False,
+    days: str = "",
 ) -> Question:
     """Check everything and read the records; nothing is charged yet."""
     if not 0 < confidence < 1:
@@ -407,7 +403,7 @@ def _begin(
             "or the mapping that it takes."
         )
     by = [by] if isinstance(by, str) else list(by)
-    asked = [replace(_column(known, name), fill=None, log=False) for name in by]
+    asked = [replace(_column(known, name, days), fill=None, log=False) for name in by]
     for name in columns:
         last = _column(known, name)
         if last.categories is not None or last.parts:
@@ -436,13 +432,15 @@ def _begin(
     return Question(axes, features, records, budget, confidence, counts)
 
 
-def _column(bounds: TableBounds, name: str) -> Column:
-    """Return what is public about a column, the target, or a part of a date such as day.month."""
+def _column(bounds: TableBounds, name: str, days: str = "") -> Column:
+    """Return what is public about a column, the target, a part such as day.month, or the `days`."""
     known = {column.name: column for column in bounds.used}
     if bounds.target is not None and bounds.target.labels != PUBLIC_LABELS:
         known[bounds.target.name] = bounds.target
     dates = [each.name for each in known.values() if each.parts]
     source, _, part = name.rpartition(".")
+    if name == days and name in dates:
+        source, part = name, "time"
     if name in PARTS and name not in known and len(dates) == 1:
         source, part = dates[0], name
     if source in dates and part in PARTS:
@@ -607,7 +605,8 @@ def release_histogram(
     $rest
     """
     by = [by] if isinstance(by, str) else list(by)
-    asked = _begin(table, [*by, column], bins=bins, **promise)
+    days = "" if ranges is None else column  # in which ranges of a date are
+    asked = _begin(table, [*by, column], bins=bins, days=days, **promise)
     if ranges is not None:
         return _ranges(asked, ranges)
     axis, figures = asked.axes[-1], _counts(asked)
