@@ -56,6 +56,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "margins_speed": "speed of minimisers",
             "linear_growth": "the share of each part, and growth",
             "speed": "every estimator, and how its time grows",
+            "speed_tries": "ways that were tried",
             "speed_changes": "before and after",
             "speed_scattering": "scattering features",
             "accelerator": "on a GPU",
