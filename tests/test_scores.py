@@ -267,3 +267,13 @@ def test_the_alarm_for_wrong_labels(n: int) -> None:
         released = np.maximum(exact + rng.normal(0, noise, (20_000, 2)), 1.0)
         found = [is_first_alone(each, noise) for each in released]
         assert np.mean(np.array(found) != wanted) < (0.05 if wanted else 0.01)
+
+
+@pytest.mark.parametrize("first", [0.0, 0.82])
+def test_the_alarm_where_no_label_is_known(first: float) -> None:
+    """Of 700 persons, whose number is public: too few to tell a rare label, but not for none."""
+    rng, noise = np.random.default_rng(0), 95.0
+    exact = 700 * np.array([first, 0.18 if first else 0.0])
+    released = np.maximum(exact + rng.normal(0, noise, (20_000, 2)), 1.0)
+    share = np.mean([is_first_alone(each, noise, 700) for each in released])
+    assert share < 0.01 if first else share > 0.95

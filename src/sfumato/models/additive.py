@@ -540,12 +540,13 @@ def is_first_alone(counts: Array, noise: float, n_rows: int | None = None) -> bo
     """Return whether released counts of labels show hardly one but the first.
 
     It is said where the others, with their noise, are below a share of RARE, and without it below
-    half of that: where there are too few records to tell, it is not said. It is said, too, where a
-    secret number of records does not show at all.
+    half of that: where there are too few records to tell, it is not said. It is said, too, where
+    none shows at all, unless their public number is so small that noise may hide it.
     """
     others, total = float(counts[1:].sum()), float(n_rows or counts.sum())
+    hidden = 2.4 * noise * math.sqrt(len(counts))
     deviation = noise * math.hypot(1 - RARE, RARE) * math.sqrt(len(counts) - 1)
-    if n_rows is None and total < 2.4 * noise * math.sqrt(len(counts)):
+    if counts.sum() < hidden and (n_rows is None or n_rows > 2.1 * hidden):
         return True
     return others + 2.4 * deviation < RARE * total and others < RARE / 2 * total
 

@@ -639,7 +639,7 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
         pass
     if len(wrong) or not asked.axes[-1].ends:
         raise InvalidInputError(
-            f"'ranges' must be 'all' or pairs of numbers (or days) within bounds. Got {wrong!r}."
+            f"'ranges' must be 'all', or pairs of numbers, or days (2024-01-31). Got {wrong!r}."
         )
     edges = np.unique(np.concatenate([[low, high + is_whole], first, last]))
     axis = Axis.of(feature, edges.tolist(), "")
