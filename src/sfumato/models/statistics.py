@@ -680,9 +680,8 @@ def _ranges(asked: Question, ranges: Any) -> ReleasedStatistic:
         whole = {"count": count, "low": np.minimum(low, count), "high": high}
         figures = {name: each.astype(np.int64) for name, each in whole.items()}
     ends = np.array(axis.ends, dtype=object)
-    first, last = ends[starts, 0].tolist(), ends[stops - 1, 1].tolist()
-    shown = {"from": first * n_groups, "to": last * n_groups}
-    return groups.released("histogram", {**shown, **figures})
+    first, last = np.tile([ends[starts, 0], ends[stops - 1, 1]], n_groups)
+    return groups.released("histogram", {"from": first, "to": last, **figures})
 
 
 @_documented
