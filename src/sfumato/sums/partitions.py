@@ -285,9 +285,9 @@ def open_sum(
 class PartitionedRecords(Records):
     """Records in parts, each of which is added up where it lies.
 
-    partitions: Where they lie; where persons are the unit, all rows of a person in one part.
-    read: The public map of a batch to rows, codes and, where persons are the unit, their IDs, each
-        record on its own; it can be pickled.
+    `partitions` says where they lie; where persons are the unit, all rows of a person are in one
+    part. `read` is the public map of a batch to rows, codes and, where persons are the unit, their
+    IDs, each record on its own; it can be pickled.
     """
 
     def __init__(
