@@ -279,13 +279,13 @@ def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -
     """Return labels or targets as one cell per row; of the cells nothing is asked."""
     if y is None:
         raise InvalidInputError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. "
+            "Pass y, or name its column in bounds: {'columns': {...}, 'target': 'COLUMN'}."
         )
     column = as_cells(y)
     if column.ndim == 2 and column.shape[1] == 1:
         warnings.warn(
-            "A column-vector y was passed when a 1d array was expected. Please change the "
-            "shape of y to (n_samples, ), for example using ravel().",
+            "A column-vector y was passed when a 1d array was expected: pass y.ravel().",
             DataConversionWarning,
             stacklevel=3,
         )
