@@ -459,6 +459,14 @@ def kahm() -> Iterator[str]:
     for method, end in (("Definitions 7 and 8", ")"), ("C = 10", ", ahead on each split)")):
         yield f"({span(row['paper'] for (what, _), row in splits if what.endswith(method))}{end}"
 
+    noisy, made, raw = (
+        reproduced("kahm_table-5")[f"eps 1, n 20, Definition {d}", "accuracy"]
+        for d in ("12", "15", "15, clusters of raw rows")
+    )
+    yield f"({raw['paper']:.3f} at ε = 1, Definition 15; printed: {raw['printed']:.3f})"
+    yield f"({noisy['paper']:.3f} at 1; printed: {noisy['printed']:.3f})"
+    yield f"({made['strict']:.3f} against {made['paper']:.3f})"
+
     def rows(table: int, definition: int, unit: str = "accuracy") -> list[dict[str, float]]:
         end = f"{', n 20' if table == 6 else ''}, Definition {definition}"
         found = reproduced(f"kahm_table-{table}").items()

@@ -201,7 +201,9 @@ def compare_runs(
 ) -> Comparison:
     """Compare runs as printed and mended with a printed figure: means, and deviations over runs."""
     ours, mended = (round(float(np.mean(r)), 6) if len(r) else None for r in (paper, strict))
-    sd, mended_sd = (float(np.std(r, ddof=1)) if len(r) > 1 else None for r in (paper, strict))
+    sd, mended_sd = (
+        round(float(np.std(r, ddof=1)), 6) if len(r) > 1 else None for r in (paper, strict)
+    )
     return Comparison(what, printed, ours, mended, within, unit, sd, mended_sd)
 
 
