@@ -64,8 +64,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "Synthetic rows": (
-        "What can be learned from fabricated rows. Experiments with tables are of 0.2.0, whose "
-        "algorithm has been replaced since.",
+        "What can be learned from fabricated rows; experiments led to the algorithm of today.",
         {
             "fabricated_tables": "tables",
             "fabricated_tables_peers": "tables by other packages",
