@@ -23,7 +23,7 @@ ELSEWHERE = {
 }
 PAGES = sorted(
     str(page.relative_to(DOCS))
-    for folder in ("tutorials", "howto", "explanation")
+    for folder in ("tutorials", "howto", "explanation", "reproductions")
     for page in (DOCS / folder).glob("*.md")
     if BLOCK.search(page.read_text())
 )
@@ -77,6 +77,7 @@ def prepare(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
+@pytest.mark.filterwarnings("ignore:(The (printed|target) |delta=0.1 )")  # of the papers
 def test_the_blocks_of_a_page_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

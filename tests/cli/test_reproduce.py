@@ -67,4 +67,5 @@ def test_the_commands_of_the_page_choose_what_the_page_says(
         counts.append((len(chosen), {quick for _, quick in chosen}))
     whole = len(entries_of("all"))
     full = [(n, {False}) for n in (1, 1, 3)]
+    exec(blocks("python")[0], {})
     assert counts == [(0, set()), (1, {True}), *full, (whole, {True})]

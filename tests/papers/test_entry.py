@@ -48,7 +48,6 @@ BROKEN = "Raw rows are clustered."
         ([GOOD, GOOD], {}, None, REPRODUCED),
         ([GOOD, BAD], {}, None, NOT),
         ([row(0.9, math.nan)], {}, None, NOT),
-        ([GOOD], HOLDS, None, REPRODUCED),
         ([GOOD], HOLDS | FAILS, None, NOT),
         ([], HOLDS, None, REPRODUCED),
         ([], {}, None, "not decided"),  # nothing speaks for it or against it
@@ -59,7 +58,6 @@ BROKEN = "Raw rows are clustered."
         ([row(0.9, None, 0.9)], {}, BROKEN, REPRODUCED),
         ([row(0.9, 0.8, 0.9)], {}, BROKEN, NOT),
         ([row(0.9, None, 0.8)], {}, BROKEN, NOT),
-        ([row(None, 0.9, 0.9)], HOLDS, BROKEN, ASSUMING),
         ([other_data(0.1)], HOLDS, None, REPRODUCED),  # shown and not judged
         ([other_data(0.1)], {}, None, "not decided"),
         ([other_data(0.1)], FAILS, None, NOT),

@@ -7,14 +7,15 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.decomposition import TruncatedSVD
 
-from sfumato import Bounds, Ledger
+from sfumato import Bounds, Ledger, PrivateLinearClassifier
 from sfumato.audit.testing import seeded_noise
+from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.models.image_features import HOGFeatures
 from sfumato.papers.data import Split, digits, unit_rows
 from sfumato.papers.entry import Setting
 from sfumato.papers.feddpdr import PrintedDPML, PrintedFedDPDR, experiments, printed
 from sfumato.papers.feddpdr.experiments import ALIGNED, FIGURES, sentences
-from sfumato.papers.feddpdr.methods import MENDED, RAW, UNIT, learn, not_private
+from sfumato.papers.feddpdr.methods import MENDED, RAW, UNIT, fit_federation, learn, not_private
 from sfumato.privacy.guarantee import Status
 
 # What `reproduce` silences for every entry.
@@ -35,11 +36,11 @@ def test_algorithm_1_is_the_printed_one(
 ) -> None:
     generator, bases, weights, seen = np.random.default_rng(0), [], [], []
 
-    def basis_of(own: object, kept: int) -> np.ndarray:
+    def basis_of(own: object, kept: int, _: object) -> np.ndarray:
         bases.append(np.linalg.qr(generator.normal(size=(64, kept)))[0])
         return bases[-1]
 
-    def weights_of(own: object, rows: np.ndarray) -> np.ndarray:
+    def weights_of(own: object, rows: np.ndarray, _: object) -> np.ndarray:
         seen.append(rows)
         weights.append(generator.normal(size=(1, rows.shape[1])))
         return weights[-1]
@@ -79,6 +80,23 @@ def test_the_guarantee_counts_every_class_and_every_party_pays(tmp_path, parties
     assert model.guarantee_.status is Status.CONDITIONAL
     assert any("one party only" in each for each in model.guarantee_.conditions)
     assert len(budget.events()) == 3 * 11
+    X, y = ten[1]
+    for second in ((X[:, :30], y), (X, y[1:]), (X,), None):  # all is checked before the charge
+        with pytest.raises(InvalidInputError):
+            model.fit([ten[0], second])
+    with pytest.raises(InvalidInputError, match="must be listed"):  # each party has other labels
+        model.set_params(bounds=Bounds(norm=1.0, labels="public")).fit(ten)
+    assert len(budget.events()) == 3 * 11
+
+
+def test_two_parties_make_a_mended_federation(parties: Parties) -> None:
+    estimator = PrivateLinearClassifier(n_steps=2, epsilon=1.0, delta=1e-4, bounds=BALL)
+    stated = fit_federation(parties[:2], estimator).guarantee_
+    assert (stated.status, stated.epsilon) == (Status.CONDITIONAL, pytest.approx(1.0))
+    assert "at most 0 parties work with the coordinator" in stated.conditions
+    for no_parties, model in (([], estimator), (parties, estimator.set_params(bounds=None))):
+        with pytest.raises(SfumatoError):
+            fit_federation(no_parties, model)
 
 
 def test_non_priv_is_a_machine_in_principal_components(parties: Parties) -> None:

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers import Comparison, Entry, Outcome, Setting, keep, reproduce
 
 ROWS = (Comparison("a row", 0.9, 0.91, None, within=0.02), Comparison("another", None, 0.5, 0.4))
-
-
-def an_entry(outcome: Outcome, **about: Any) -> Entry:
-    return Entry("kahm", "table-1", "A table", lambda _: outcome, **about)
-
-
-def test_the_verdict_stands_for_the_warning_of_a_refuted_guarantee() -> None:
-    def run(_: Setting) -> Outcome:
-        warnings.warn("keeps no promise", RefutedGuaranteeWarning, stacklevel=1)
-        return Outcome(ROWS)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        reproduce(Entry("kahm", "table-1", "A table", run, broken="It fails."))
 
 
 def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
     series = {"a panel": {"curve": np.arange(4.0).reshape(2, 2)}}
     outcome = Outcome(ROWS, {"it grows": True}, series, remarks=("A note.",))
     setting = Setting(runs=2, cell={"eps": "1"})
-    found = reproduce(an_entry(outcome, broken="It fails.", cells=("eps",)), setting)
+    about = {"broken": "It fails.", "cells": ("eps",)}
+    found = reproduce(Entry("kahm", "table-1", "A table", lambda _: outcome, **about), setting)
     files = keep(found, tmp_path / "new" / "folder")
     assert [file.name for file in files] == ["kahm-table-1-eps-1.json", "kahm-table-1-eps-1.png"]
     kept = json.loads(files[0].read_text())

@@ -67,7 +67,7 @@ def reproduce(
     entries = entries_of(paper)
     if not entries:
         raise InvalidInputError(
-            f"{PAPERS[paper]} has no table or figure to run again: see "
+            f"The paper of '{paper}' has no table or figure to run again: see "
             f"docs/reproductions/{paper}.md, which runs the method."
         )
     asked = (("table", table), ("figure", figure))

@@ -10,18 +10,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.papers.entry import Entry
 
 ALL = "all"
-PAPERS = {
-    "kahm": "Kumar, Moser and Fischer: On mitigating the utility-loss in differentially private "
-    "learning, JAIR 79 (2024)",
-    "functions": "Hall, Rinaldo and Wasserman: Differential privacy for functions and functional "
-    "data, JMLR 14 (2013)",
-    "large-margin": "Pathak and Raj: Large margin multiclass Gaussian classification with "
-    "differential privacy (2010)",
-    "cdmma": "Kumar: Differentially private transferrable deep learning with "
-    "membership-mappings (2021)",
-    "feddpdr": "Wang, Zhang, Liang, Wang and Liu: Differentially private support vector "
-    "machines with knowledge aggregation, CMC 78 (2024)",
-}
+PAPERS = ("kahm", "functions", "large-margin", "cdmma", "feddpdr")
 
 
 def entries_of(paper: str) -> list[Entry]:

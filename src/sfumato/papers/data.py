@@ -18,14 +18,6 @@ from sfumato.datasets import FOLDER_VARIABLE, load
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.entry import Setting
 
-# Least and largest value of a pixel as the files have them.
-PIXELS = {
-    "mnist": (0.0, 255.0),
-    "fashion-mnist": (0.0, 255.0),
-    "cifar10": (0.0, 255.0),
-    "usps": (-1.0, 1.0),
-}
-
 
 @dataclass(frozen=True)
 class Split:
@@ -49,7 +41,7 @@ def images(setting: Setting, name: str = "mnist") -> Split:
         return digits()
     setting.tell(f"reading {name}")
     found = load(name)
-    low, high = PIXELS[name]
+    low, high = (-1.0, 1.0) if name == "usps" else (0.0, 255.0)
     X = (found.X.astype(np.float32) - np.float32(low)) / np.float32(high - low)
     y = found.y.astype(int)
     train, test = found.parts()

@@ -98,8 +98,8 @@ def _pixelwise(rows: NDArray[Any]) -> NDArray[Any]:
 def curves(split: Split, points: Sequence[Point], setting: Setting, known: Any) -> Curves:
     """Return the accuracies of all runs; `known` has those that another figure has asked for."""
 
-    def run(seed: int) -> list[tuple[str, str, float]]:
-        found = []
+    def run(seed: int) -> dict[tuple[str, str], list[float]]:
+        found: dict[tuple[str, str], list[float]] = {}
         for point in points:
             order = check_random_state(seed).permutation(len(split.y))
             share = min(1.0, len(order) / sum(point.sizes))  # quick runs have few rows
@@ -119,16 +119,14 @@ def curves(split: Split, points: Sequence[Point], setting: Setting, known: Any) 
                         rules = learn(method, parties, way, point.epsilon, point.components)
                         scores = [np.mean(rule(test) == split.y_test) for rule in rules]
                         known[key] = round(float(np.mean(scores)), 4)
-                    found.append((way, method, known[key]))
+                    found.setdefault((way, method), []).append(known[key])
             setting.tell(f"{point.at}, run {seed + 1}")
         return found
 
     runs = map_in_parallel(run, range(setting.runs), n_jobs=setting.n_jobs)
     total: Curves = {way: {} for way in WAYS}
-    for way in WAYS:
-        for method in METHODS if way == MENDED else SHOWN:
-            each = [[v for w, m, v in found if (w, m) == (way, method)] for found in runs]
-            total[way][method] = np.transpose(each).tolist()
+    for way, method in runs[0]:
+        total[way][method] = np.transpose([found[way, method] for found in runs]).tolist()
     return total
 
 
@@ -166,8 +164,7 @@ def figure(setting: Setting, name: str) -> Outcome:
     cells = setting.pick([(p.at, task) for task in TASKS for p in points], "at", "data")
     wanted = {task: [p for p in points if (p.at, task) in cells] for task in TASKS}
     if setting.quick:
-        few = [p.small() for p in wanted["MNIST"] if p.components < 64][::2]  # pixels
-        wanted = {"MNIST": few}
+        wanted = {"MNIST": [p.small() for p in wanted["MNIST"] if p.components < 64][::2]}  # pixels
     series: dict[str, dict[str, list[list[float]]]] = {}
     comparisons: list[Comparison] = []
     claims: dict[str, bool] = {}
@@ -206,8 +203,7 @@ def table_3(setting: Setting) -> Outcome:
     rows: list[Comparison] = []
     gaps: dict[str, Any] = {}
     point = Point("", epsilon=1.0)
-    if setting.quick:
-        point = point.small()
+    point = point.small() if setting.quick else point
     for task in setting.pick(list(TASKS), "data", quick=["MNIST"]):
         split = split_of(setting, task)
         parts = np.array_split(np.arange(len(split.y))[: sum(point.sizes)], len(point.sizes))

@@ -15,7 +15,7 @@ from sfumato.federated import Federation, Party, Terms
 from sfumato.models.linear import PrivateLinearClassifier
 from sfumato.models.solvers import HuberHingeLoss
 from sfumato.papers.feddpdr.objective import LinearObjective
-from sfumato.papers.feddpdr.printed import PrintedDPML, PrintedFedDPDR
+from sfumato.papers.feddpdr.printed import PrintedDPML, PrintedFedDPDR, pairs_of
 from sfumato.tables.bounds import Bounds
 
 Rows = NDArray[np.float64]
@@ -42,7 +42,8 @@ def fit_federation(
     estimator : PrivateLinearClassifier
         Not fitted; any estimator that learns from sums, with its bounds and budget.
     trust : {"secure", "noisy"}, default="secure"
-        What a coordinator can see; one party may collude with it.
+        What a coordinator can see; of three or more parties one may collude with it. "secure" needs
+        the extra `federated`.
 
     Returns
     -------
@@ -53,14 +54,15 @@ def fit_federation(
     -------
     That of the estimator, on condition that each person has records at one party only.
     """
-    terms = Terms(max_epsilon=np.inf, max_delta=1.0)
+    pairs = pairs_of(parties)
+    colluding = 1 if trust == "secure" and len(pairs) > 2 else 0
+    terms = Terms(max_epsilon=np.inf, max_delta=1.0, colluding=colluding)
+    given: dict[str, Any] = {"bounds": estimator._reader.bounds, "relation": estimator.relation}
     with tempfile.TemporaryDirectory() as folder:
         there = [
             Party.of_rows(f"party-{i}", X, y, f"{folder}/{i}", terms=terms)
-            for i, (X, y) in enumerate(parties)
+            for i, (X, y) in enumerate(pairs)
         ]
-        colluding = 1 if trust == "secure" and len(there) > 2 else 0
-        given: dict[str, Any] = {"bounds": estimator.bounds, "relation": estimator.relation}
         return estimator.fit(Federation(there, trust=trust, colluding=colluding, **given))
 
 

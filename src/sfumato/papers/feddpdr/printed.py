@@ -30,9 +30,9 @@ from sfumato.models.base import PrivateClassifier
 from sfumato.models.solvers import HuberHingeLoss
 from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.privacy.composition import epsilon_spent, parallel
-from sfumato.privacy.events import NonPrivateEvent
+from sfumato.privacy.events import Event, NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.tables.bounds import Bounds
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 
 Array = NDArray[np.float64]
 DEFAULT_LAMBDA = 0.01
@@ -64,14 +64,14 @@ def log_determinant(huber_width: float, curvature: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Paid:
-    """Rows of one party, clipped, and releases that it has paid for."""
+class _Party:
+    """Rows of one party, clipped, and what it is to release."""
 
     rows: Array
     signs: Array  # a row per machine: 1 for its class, -1 for others
     components: GaussianMechanism | None
     machine: GammaObjectiveMechanism
-    receipt: Receipt
+    events: tuple[Event, ...]
     public: tuple[str, ...]
     loss: HuberHingeLoss
 
@@ -146,18 +146,19 @@ class PrintedDPML(PrivateClassifier):
         Self
             The fitted estimator.
         """
-        own = self._pay(X, y)
+        own = self._plan(X, y)
+        receipt = self._pay(own)
         self.projection_ = None
         rows = own.rows
         if own.components is not None:
-            self.projection_ = _printed_basis(own, self.n_components or 1)
+            self.projection_ = _printed_basis(own, self.n_components or 1, receipt)
             rows = rows @ self.projection_
-        self.weights_ = _printed_weights(own, rows)
+        self.weights_ = _printed_weights(own, rows, receipt)
         self.guarantee_ = self._promised(own)
         return self
 
-    def _pay(self, X: ArrayLike, y: ArrayLike) -> _Paid:
-        """Charge what the releases of one party really cost; rows are clipped to the bounds."""
+    def _plan(self, X: ArrayLike, y: ArrayLike) -> _Party:
+        """Check all that can fail, and list what the releases of one party really cost."""
         rows, codes, budget = self._begin_in_memory(X, y)
         if math.isinf(self.epsilon):
             raise UnsupportedModeError("The printed algorithm needs a finite 'epsilon'.")
@@ -172,22 +173,27 @@ class PrintedDPML(PrivateClassifier):
         events = [] if first is None else [first.event()]
         events += [machine.event()] * len(asked)
         if not _inside_unit_ball(self.row_bounds, n_features):
+            events.append(NonPrivateEvent())
+        clipped = np.asarray(self.row_bounds.clip(rows))
+        signs, loss = np.where(codes == asked[:, None], 1.0, -1.0), HuberHingeLoss(self.huber_width)
+        return _Party(clipped, signs, first, machine, tuple(events), budget.facts, loss)
+
+    def _pay(self, *parties: _Party) -> Receipt:
+        """Charge all parties at once; the bounds, which decide the warning, are those of all."""
+        events = [event for own in parties for event in own.events]
+        if NonPrivateEvent() in events:
             warnings.warn(
                 "The printed noise is for rows in the unit ball, and these bounds allow longer "
                 "ones: nothing is guaranteed, and the status is 'refuted'. Use Bounds(norm=1.0).",
                 RefutedGuaranteeWarning,
                 stacklevel=3,
             )
-            events.append(NonPrivateEvent())
-        receipt = prepay(self.ledger, *events, unit=self.protected_unit, relation=self.relation)
-        clipped = np.asarray(self.row_bounds.clip(rows))
-        signs, loss = np.where(codes == asked[:, None], 1.0, -1.0), HuberHingeLoss(self.huber_width)
-        return _Paid(clipped, signs, first, machine, receipt, budget.facts, loss)
+        return prepay(self.ledger, *events, unit=self.protected_unit, relation=self.relation)
 
-    def _promised(self, own: _Paid) -> Guarantee:
-        refuted = any(isinstance(each, NonPrivateEvent) for each in own.receipt.events)
+    def _promised(self, own: _Party) -> Guarantee:
+        refuted = NonPrivateEvent() in own.events
         status = Status.REFUTED if refuted else noise_status()
-        spent = epsilon_spent(own.receipt.events, self.delta, Relation(self.relation))
+        spent = epsilon_spent(own.events, self.delta, Relation(self.relation))
         return Guarantee(
             epsilon=None if refuted else spent,
             delta=self.delta,
@@ -197,7 +203,7 @@ class PrintedDPML(PrivateClassifier):
             claimed_epsilon=float(self.epsilon),
             public=own.public,
             conditions=CONDITIONS,
-            events=own.receipt.events,
+            events=own.events,
         )
 
     def _scores(self, rows: Any) -> Array:
@@ -239,12 +245,12 @@ def _inside_unit_ball(bounds: Bounds, n_features: int) -> bool:
     return box is not None and float(np.linalg.norm(np.maximum(-box[0], box[1]))) <= 1
 
 
-def _printed_basis(own: _Paid, kept: int) -> Array:
+def _printed_basis(own: _Party, kept: int, receipt: Receipt) -> Array:
     """Algorithm 2: noise on the upper triangle, mirrored; then the *singular* vectors."""
     moment = own.rows.T @ own.rows
     upper = np.triu_indices(len(moment))
     noisy = np.zeros_like(moment)
-    noisy[upper] = own.components.release(moment[upper], ledger=own.receipt)  # type: ignore[union-attr]
+    noisy[upper] = own.components.release(moment[upper], ledger=receipt)  # type: ignore[union-attr]
     noisy += np.triu(noisy, 1).T
     n = len(noisy)
     ends = [[0, kept - 1], [n - kept, n - 1]] if 2 * kept < n else [[0, n - 1]]
@@ -253,10 +259,21 @@ def _printed_basis(own: _Paid, kept: int) -> Array:
     return np.asarray(vectors[:, np.argsort(-np.abs(values))[:kept]])
 
 
-def _printed_weights(own: _Paid, rows: Array) -> Array:
+def _printed_weights(own: _Party, rows: Array, receipt: Receipt) -> Array:
     """Algorithm 3: one Huber machine per class, each with the whole epsilon."""
     sums = (LinearObjective(own.loss, rows, signs) for signs in own.signs)
-    return np.stack([own.machine.release(each, ledger=own.receipt) for each in sums])
+    return np.stack([own.machine.release(each, ledger=receipt) for each in sums])
+
+
+def pairs_of(parties: Any) -> list[tuple[ArrayLike, ArrayLike]]:
+    """Return rows and labels of each party."""
+    try:
+        found = [(X, y) for X, y in parties]
+    except (TypeError, ValueError):  # not pairs, or nothing that has parts
+        found = []
+    if not found:
+        raise InvalidInputError("Give rows and labels of each party: [(X, y), (X, y), ...].")
+    return found
 
 
 @dataclass(eq=False, repr=False)
@@ -323,20 +340,24 @@ class PrintedFedDPDR(PrintedDPML):
         Self
             The fitted estimator.
         """
-        paid = [self._pay(X, y) for X, y in parties]
-        if not paid:
-            raise InvalidInputError("A federation needs a party.")
-        sizes = np.array([len(own.rows) for own in paid], dtype=np.float64)
+        planned = [self._plan(X, y) for X, y in pairs_of(parties)]
+        if self._reader.labels == PUBLIC_LABELS:  # each party has its own
+            raise InvalidInputError("The labels of a federation must be listed in its bounds.")
+        widths = sorted({own.rows.shape[1] for own in planned})
+        if len(widths) > 1:
+            raise InvalidInputError(f"The parties have rows of different widths: {widths}.")
+        receipt, kept = self._pay(*planned), self.n_components or 1
+        sizes = np.array([len(own.rows) for own in planned], dtype=np.float64)
         shares = sizes / sizes.sum()
-        bases = np.stack([_printed_basis(own, self.n_components or 1) for own in paid])
+        bases = np.stack([_printed_basis(own, kept, receipt) for own in planned])
         if self.aggregation == "printed":
-            shares /= len(paid)
+            shares /= len(planned)
         else:
             largest = np.abs(bases).argmax(axis=1)[:, None, :]
             bases = bases * np.sign(np.take_along_axis(bases, largest, axis=1))
         self.projection_ = np.tensordot(shares, bases, axes=1)
-        learned = [_printed_weights(own, own.rows @ self.projection_) for own in paid]
+        learned = [_printed_weights(own, own.rows @ self.projection_, receipt) for own in planned]
         self.weights_ = np.tensordot(shares, np.stack(learned), axes=1)
-        promised = parallel(*map(self._promised, paid), condition=ONE_PARTY_EACH)
+        promised = parallel(*map(self._promised, planned), condition=ONE_PARTY_EACH)
         self.guarantee_ = replace(promised, claimed_epsilon=float(self.epsilon))
         return self
