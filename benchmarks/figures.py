@@ -439,11 +439,11 @@ def cdmma() -> Iterator[str]:
     alone = [spread(f"1-reading-{w}", f"{pixel}, {w}", "paper") for w in ("rounded", "iterated")]
     yield "{} rounded, {} with four".format(*alone)
     yield f"{reproduced('cdmma_table-1')[pixel, 'accuracy']['printed']:.3f} is printed"
-    found = [spread("2-eps-0.1", each, "paper") for each in (pixel, f"{pixel}, both")]
-    yield "({} as printed, {} with both readings)".format(*found)
-    others = (("1", "epsilon 1, a pixel"), ("inf", "no noise"))
-    alone = {spread(f"2-eps-{e}", what, m) for e, what in others for m in ("paper", "strict")}
-    yield "({} and {})".format(*sorted(alone))
+    noise = (("0.1", pixel), ("1", "epsilon 1, a pixel"), ("inf", "no noise"))
+    same = {spread(f"2-eps-{e}", what, mode) for e, what in noise for mode in ("paper", "strict")}
+    printed = [reproduced(f"cdmma_table-2-eps-{e}")[w, "accuracy"]["printed"] for e, w in noise]
+    yield "({} and {}; {} in print)".format(*sorted(same), span(printed, 3))
+    yield f"{spread('2-eps-0.1', f'{pixel}, both', 'paper')} with both readings"
     labels = reproduced("cdmma_table-3").values()
     for side, words in (("paper", "as printed"), ("strict", "mended"), ("printed", "in print")):
         yield ", ".join(f"{row[side]:.3f}" for row in labels) + f" {words}"
