@@ -66,13 +66,25 @@ def test_a_federation_takes_the_nearest_hull_of_all_parties() -> None:
     assert found.accuracy == np.mean(nearest == split.y_test)
 
 
+def test_memberships_are_distances_of_training_rows_in_units_of_the_data() -> None:
+    X, y, X_test, y_test, *_ = vars(digits().first(300, 60)).values()
+    split, fit = Split(2 * X - 1, y, 2 * X_test - 1, y_test, lower=-1.0), Fit("mnist", 16.0)
+    with seeded_noise(3):
+        found = experiments.scored(split, None, fit)
+    with seeded_noise(3):
+        model = classifier(fit, split).fit(split.X, y)
+    for seen, rows in ((np.sort(found.inside), split.X), (np.sort(found.outside), split.X_test)):
+        expected = np.sort(2 * model.distances(rows).min(axis=1))
+        np.testing.assert_allclose(seen, expected, rtol=1e-4)
+
+
 def put_in(monkeypatch: pytest.MonkeyPatch, accuracy: Any) -> list[Fit]:
     """Let fits give what a function says, and note them."""
     seen: list[Fit] = []
 
     def scored(split: Split, device: str | None, fit: Fit) -> Scored:
         seen.append(fit)
-        return Scored(accuracy(fit), 0.1, np.zeros(0), np.zeros(0))
+        return Scored(accuracy(fit), accuracy(fit) ** 2 / 10, np.arange(2.0), np.arange(2.0))
 
     monkeypatch.setattr(experiments, "scored", scored)
     monkeypatch.setattr(experiments, "split_of", lambda *_: digits())
@@ -130,12 +142,40 @@ def test_the_largest_hull_is_compared_with_the_printed_seconds(
 
 
 def test_a_mean_counts_a_cell_as_often_as_it_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    put_in(monkeypatch, lambda fit: float((fit.epsilon, fit.n) == TWICE[5][0]))
+    raw = "raw clusters"
+    put_in(monkeypatch, lambda fit: ((fit.epsilon, fit.n) == TWICE[5][0]) + 3.0 * (fit.mode == raw))
     found = experiments.private_table(Setting(runs=1), 5).comparisons
     rows = {(row.what, row.unit): row for row in found}
     mean = rows["mean of the table, Definition 12", "accuracy"]
     assert (mean.printed, mean.paper) == pytest.approx((0.9771, 2 / 14), abs=6e-5)
+    assert rows["eps 1, n 20, Definition 12, clusters of raw rows", "accuracy"].paper == 3.0
     assert rows["printed again: eps 32, n 20, Definition 12", "mis"].printed == 0.35451
+
+
+def test_hulls_must_be_ahead_of_the_best_rival() -> None:
+    for best, holds in ((0.7, True), (0.9, False)):
+        of_split = {name: [(0.5, 0.5)] for name in experiments.GROCERIES} | {"SVM": [(best, best)]}
+        of_split |= {experiments.HULLS: [(0.8, 0.8)], experiments.OWN_RIVAL: [(0.85, 0.85)]}
+        memory = {"groceries": dict.fromkeys(range(1, 6), of_split)}
+        claims = experiments.groceries_table(Setting(runs=1, memory=memory), 3).claims
+        assert list(claims.values()) == [holds, False]
+
+
+def test_figures_show_what_fabricated_rows_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Per cent of each run in Figure 14; a lower score in Figure 13."""
+    put_in(
+        monkeypatch, lambda fit: 0.9 - 0.1 * fit.run if fit.epsilon and fit.definition == 15 else 1
+    )
+    shown = experiments.figure_14(Setting(runs=2))
+    assert list(shown.claims.values()) == [True] * 4
+    less = shown.comparisons[0]
+    assert less.what == "Table 6, eps 5, n 20, less accuracy"
+    assert (less.printed, less.paper, less.strict_sd) == pytest.approx(
+        (1.6804, 15, 50**0.5), rel=1e-4
+    )
+    found = experiments._13(Setting(runs=2))
+    assert list(found.claims.values()) == [True]
+    assert [row.within for row in found.comparisons[1:3]] == pytest.approx([0.007377, 0.004])
 
 
 # Smoothing, against the printed formulas ----------------------------------------------------------

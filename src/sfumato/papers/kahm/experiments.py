@@ -260,8 +260,8 @@ def compare(
 # Tables 5, 6 and 7; Figures 13 to 15 -----------------------------------------------------------
 
 
-def private_table(setting: Setting, number: int) -> Outcome:
-    """Run Definitions 12 and 15 by epsilon and n: accuracy and membership score."""
+def private_figures(setting: Setting, number: int) -> dict[tuple[str, str, int], tuple[float, Any]]:
+    """Return by unit, cell and definition what is printed, and what each run gave in each mode."""
     data, printed = PRIVATE[number]
     cells = setting.pick(printed, "eps", "n", quick=QUICK[number])
     runs_of = {
@@ -275,23 +275,27 @@ def private_table(setting: Setting, number: int) -> Outcome:
         cell, again = TWICE[number]
         lines += [(f"{AGAIN}: eps {cell[0]:g}, n {cell[1]}", [cell]), (MEAN, [*cells, cell])]
         figures += [again, np.mean([*figures, again], axis=0).tolist()]
+
+    def ours(unit: str, group: Sequence[tuple[float, int]], d: int, mode: str) -> Any:
+        runs = [[getattr(found[fit], unit) for fit in runs_of[(*c, d, mode)]] for c in group]
+        return np.mean(runs, axis=0)
+
+    return {
+        (unit, name, d): (row[2 * i + place], {mode: ours(unit, group, d, mode) for mode in MODES})
+        for i, unit in enumerate(("accuracy", "mis"))
+        for (name, group), row in zip(lines, figures, strict=True)
+        for place, d in enumerate(DEFINITIONS)
+    }
+
+
+def private_table(setting: Setting, number: int) -> Outcome:
+    """Run Definitions 12 and 15 by epsilon and n: accuracy and membership score."""
     rows = []
-    for which, unit in enumerate(("accuracy", "mis")):
-        for ((name, group), row), (place, d) in product(
-            zip(lines, figures, strict=True), enumerate(DEFINITIONS)
-        ):
-            runs = {
-                mode: np.mean(
-                    [[getattr(found[fit], unit) for fit in runs_of[(*c, d, mode)]] for c in group],
-                    axis=0,
-                )
-                for mode in MODES
-            }
-            what, judged = f"{name}, Definition {d}", number == 5
-            figure = row[2 * which + place]
-            rows.append(compare(what, figure, runs, unit, judged=judged))
-            raw = {"paper": runs["raw clusters"]}
-            rows.append(compare(f"{what}, clusters of raw rows", figure, raw, unit, judged=judged))
+    for (unit, name, d), (printed, runs) in private_figures(setting, number).items():
+        what, judged = f"{name}, Definition {d}", number == 5
+        rows.append(compare(what, printed, runs, unit, judged=judged))
+        raw = {"paper": runs["raw clusters"]}
+        rows.append(compare(f"{what}, clusters of raw rows", printed, raw, unit, judged=judged))
     remarks = (OPEN, READINGS, SAMPLE, TOLERANCE if number == 5 else STAND_IN)
     return Outcome(tuple(rows), _claims(rows), remarks=remarks)
 
@@ -318,17 +322,13 @@ def figure_14(setting: Setting) -> Outcome:
     rows: list[Comparison] = []
     claims: dict[str, bool] = {}
     for number in (6, 7):
-        table = private_table(setting, number)
-        by = {(row.unit, row.what): row for row in table.comparisons}
-        for (unit, what), row in by.items():
-            if what.endswith("Definition 15"):
-                other = by[unit, what.replace("Definition 15", "Definition 12")]
-                printed, paper, strict = (
-                    100 * (1 - getattr(row, side) / max(getattr(other, side), 1e-9))
-                    for side in ("printed", "paper", "strict")
-                )
-                name = f"Table {number}, {what.removesuffix(', Definition 15')}, less {unit}"
-                rows.append(Comparison(name, printed, paper, strict, None, unit="%"))
+        found, table = private_figures(setting, number), private_table(setting, number)
+        for (unit, name, d), (printed, made) in found.items():
+            if d == 15:
+                before, noisy = found[unit, name, 12]
+                less = {m: 100 * (1 - made[m] / np.maximum(noisy[m], 1e-9)) for m in made}
+                what = f"Table {number}, {name}, less {unit}"
+                rows.append(compare(what, 100 * (1 - printed / before), less, "%", judged=False))
         claims |= {f"Table {number}: {name}": holds for name, holds in table.claims.items()}
     return Outcome(tuple(rows), claims, remarks=table.remarks)
 
@@ -399,14 +399,12 @@ def federated_table(setting: Setting, number: int) -> Outcome:
         setting,
         [fit._replace(mode=m, run=r) for _, fit in cells.values() for m in modes for r in runs],
     )
+
+    def accuracy(fit: Fit, mode: str) -> NDArray[Any]:
+        return np.array([found[fit._replace(mode=mode, run=r)].accuracy for r in runs])
+
     ours: dict[str, tuple[float, Any]] = {
-        what: (
-            printed,
-            {
-                m: np.array([found[fit._replace(mode=m, run=r)].accuracy for r in runs])
-                for m in modes
-            },
-        )
+        what: (printed, {mode: accuracy(fit, mode) for mode in modes})
         for what, (printed, fit) in cells.items()
     }
     if len(ours) == (len(TABLE_10) if number == 10 else 2 * len(EPSILONS)):
@@ -417,18 +415,24 @@ def federated_table(setting: Setting, number: int) -> Outcome:
 
 
 def _changes(ours: Mapping[str, tuple[float, Any]], number: int) -> dict[str, tuple[float, Any]]:
-    """Return what spreading rows over parties changes in each cell, and the mean of all."""
+    """Return what spreading rows over parties changes in each cell, and the means of columns."""
     names = list(ours)
     together, apart = (names[:1], names[1:]) if number == 10 else (names[8:], names[:8])
     changes = {}
     for name, base in zip(apart, together * (len(apart) // len(together)), strict=True):
         (printed, runs), (before, alone) = ours[name], ours[base]
         less = {mode: runs[mode] - alone[mode] for mode in runs}
-        changes[name.removesuffix(", distributed")] = round(printed - before, 6), less
-    printed = float(np.mean([each for each, _ in changes.values()]))
-    mean = {mode: np.mean([runs[mode] for _, runs in changes.values()], axis=0) for mode in less}
-    changes["mean"] = round(printed, 6), mean
-    return {f"change by spreading rows, {name}": each for name, each in changes.items()}
+        what = f"change by spreading rows, {name.removesuffix(', distributed')}"
+        changes[what] = round(printed - before, 6), less
+    means = {
+        "mean, distributed": [ours[name] for name in apart],
+        "mean, centralized": [ours[name] for name in together],
+        "change by spreading rows, mean": list(changes.values()),
+    }
+    for what, column in means.items():
+        mean = {mode: np.mean([runs[mode] for _, runs in column], axis=0) for mode in less}
+        changes[what] = round(float(np.mean([printed for printed, _ in column])), 6), mean
+    return changes
 
 
 # Tables 3 and 4 ----------------------------------------------------------------------------------
@@ -478,12 +482,11 @@ def groceries_table(setting: Setting, number: int) -> Outcome:
         n: [[run[which] for run in found[f][n]] for f in folds] for n in (*GROCERIES, OWN_RIVAL)
     }
     rows = [
-        compare(
+        compare_runs(
             f"split {fold}, {name}",
             GROCERIES[name][which][fold - 1] if name in GROCERIES else None,
-            {"paper": own},
-            unit,
-            judged=False,
+            own,
+            unit=unit,
         )
         for name, of_splits in runs.items()
         for fold, own in zip(folds, of_splits, strict=True)
@@ -519,7 +522,6 @@ TABLE_11 = {
     (950, 9500): 126.7630,
     (1000, 10_000): 133.0497,
 }
-QUICK_LARGEST = 1_000_000  # numbers in a quick run
 SHAPES = (
     "The paper prints N x p only; N = p / 10 is assumed, which its largest sizes suggest. "
     "Ours is processor time of all threads, which other work on the machine does not stretch. Two "
@@ -530,7 +532,7 @@ SHAPES = (
 
 def table_11(setting: Setting) -> Outcome:
     """Time hulls of growing size: processor time of all threads."""
-    sizes = [(n, p) for n, p in TABLE_11 if not setting.quick or n * p <= QUICK_LARGEST]
+    sizes = [(n, p) for n, p in TABLE_11 if not setting.quick or n * p <= 1_000_000]
     hull = KernelAffineHull(n_components=20)
     seconds: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
     hull.fit(np.eye(9))  # which also loads libraries

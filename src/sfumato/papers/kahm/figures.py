@@ -15,7 +15,12 @@ from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
-from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull, WideAffineHull
+from sfumato.models.hulls import (
+    AffineHullClassifier,
+    DeepAffineHull,
+    KernelAffineHull,
+    WideAffineHull,
+)
 from sfumato.papers.data import images
 from sfumato.papers.entry import Entry, Outcome, Setting, claims_of
 from sfumato.papers.kahm.experiments import BROKEN, IMAGES
@@ -110,18 +115,33 @@ def distance_map(setting: Setting, model: Any) -> tuple[Panels, dict[str, bool]]
     levels = np.quantile(away[np.isfinite(away)], [0.1, 0.3])
     panel = {f"distance at most {level:.2g}": points[away <= level] for level in levels[::-1]}
     panel |= {f"class {c}": rows[:half][labels[:half] == c] for c in range(3)}
-    return {"nearest hull": panel}, {
-        "the distance is smaller at the rows than over the plane": bool(
-            np.median(at_rows) < np.median(away)
-        ),
-    }
+    claim = "the distance is smaller at the rows than over the plane"
+    return {"nearest hull": panel}, {claim: bool(np.median(at_rows) < np.median(away))}
+
+
+def eights(setting: Setting) -> Rows:
+    """Return 1000 images of the digit 8."""
+    split = images(setting)
+    rows = split.X[split.y == EIGHT].astype(np.float64)
+    return np.asarray(rows[check_random_state(0).permutation(len(rows))[:1000]])
+
+
+def layers(setting: Setting) -> tuple[Panels, dict[str, bool]]:
+    """Figure 6: an eight, its images under some of 20 layers, and the nearest of all."""
+    rows = eights(setting)
+    setting.tell("20 layers")
+    hull = DeepAffineHull(20, n_layers=20).fit(rows)
+    each = np.asarray(hull.layer_images(rows))
+    shown = np.vstack([rows[:1], each[0, [0, 6, 13, 19]], np.asarray(hull.transform(rows[:1]))])
+    away = np.linalg.norm(each - rows[:, None, :], axis=2)
+    panels = {"a row, layers 1, 7, 14 and 20, the nearest": {"": shown.clip(0, 1).round(2)}}
+    farther = away[:, -1] - away[:, 0]
+    return panels, claims_of({"the last layer is farther off than the first": farther})
 
 
 def fabricated_eights(setting: Setting) -> tuple[Panels, dict[str, bool]]:
     """Figure 9: eights fabricated by epsilon and n."""
-    split = images(setting)
-    rows = split.X[split.y == EIGHT].astype(np.float64)
-    rows = rows[check_random_state(0).permutation(len(rows))[:1000]]
+    rows = eights(setting)
     panels: Panels = {"rows": {"": rows[:5].round(2)}}
     lost = {}
     for epsilon, n in ((1, 3), (1, 20), (3, 10), (8, 5), (16, 3), (16, 20)):
@@ -174,6 +194,7 @@ _SHOWN: tuple[tuple[int, str, Any, str | None, str], ...] = (
     (2, "Images of space under hulls", partial(images_of_space, n_features=3), None, GENERATED),
     (3, "Distance to hulls of made rows", partial(distance_map, model=_MADE), BROKEN, GENERATED),
     (4, "Images of the plane under hulls", partial(images_of_space, n_features=2), None, GENERATED),
+    (6, "An eight through the layers of a hull", layers, None, IMAGES),
     (8, "Distance to three hulls", partial(distance_map, model=_PLAIN), None, GENERATED),
     (9, "Fabricated eights, by epsilon and n", fabricated_eights, BROKEN, IMAGES),
     (10, "Hulls of three sets of rows as one", merged, None, GENERATED),

@@ -18,12 +18,7 @@ from typing import Any, NamedTuple
 
 from sfumato.core.arrays import Array, cast, is_accelerated, namespace_of
 from sfumato.core.parallel import map_in_parallel
-from sfumato.models.hull_search import (
-    CLEARLY_POSITIVE,
-    Branch,
-    fit_branches,
-    layer_width_scale,
-)
+from sfumato.models.hull_search import CLEARLY_POSITIVE, Branch, fit_branches, layer_width_scale
 from sfumato.models.least_squares import gaussian_kernel
 
 MAX_PASSES = 60

@@ -282,7 +282,7 @@ class _HullClassifier(_Rows, HullAnswers):
             The fitted estimator.
         """
         if y is None:
-            raise InvalidInputError(f"{type(self).__name__} requires y to be passed.")
+            raise InvalidInputError(f"{type(self).__name__} requires y to be passed, next to X.")
         shared = self._hull_settings()
         private, _, labels = self._release(X, y)
         assert labels is not None  # noqa: S101 - checked with the rows
@@ -380,8 +380,8 @@ class EntryHullClassifier(_Mended, _HullClassifier):
 class PrintedFabricator(_Printed, _Fabricator):
     """Fabricated rows as printed (Definition 14, Remark 4): refuted, for study.
 
-    Clusters (98) and the stop of the smoother (96) are read off the raw rows. Rows are clipped to
-    the bounds and otherwise taken as they are.
+    Clusters (98) and the stop of the smoother (96), after at most 60 passes, are read off the raw
+    rows. Rows are clipped to the bounds and otherwise taken as they are.
 
     Parameters
     ----------

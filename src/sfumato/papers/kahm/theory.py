@@ -17,7 +17,7 @@ class HullBounds(NamedTuple):
 
     image, image_loose: Of the length of an image (46), by eigenvalues and without.
     ratio, ratio_loose: Of the distance to an image by ``|[y - y_1 ... y - y_N]|_2`` (49), (54);
-    the least loose one of all branches bounds that of a wide hull (61).
+    for a wide hull, the least loose one of its branches, by the Frobenius norm (61).
     """
 
     image: float

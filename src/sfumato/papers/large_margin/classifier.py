@@ -11,14 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from sfumato.core.arrays import to_numpy
-from sfumato.core.constraints import (
-    Form,
-    labels,
-    numbers,
-    one_of,
-    real,
-    whole,
-)
+from sfumato.core.constraints import Form, labels, numbers, one_of, real, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.rows import RowsClassifier
 from sfumato.papers.large_margin.ellipsoids import (

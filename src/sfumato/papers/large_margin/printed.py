@@ -45,9 +45,6 @@ class PrintedObjective:
     """``sum Huber + λ sum_c tr(I' Φ_c I') + sum_c <b, Φ_c>`` over positive semidefinite Φ_c.
 
     I' is the identity without its last entry, and ``||b||`` is Gamma((d+1)², 2/epsilon).
-
-    huber_width: h.
-    epsilon: The printed parameter of the noise.
     """
 
     regularization: float
@@ -81,8 +78,8 @@ class PrintedObjective:
         if not self.is_bounded(noise):
             raise InvalidInputError(
                 "The printed objective has no minimiser for the noise just drawn: it falls "
-                "without bound along a common shift of all matrices. This happens with "
-                "probability at least 1/2."
+                "without bound along a common shift of all matrices. At least every other draw "
+                "does so, nearly all where 'regularization' is small: raise it, and fit again."
             )
         loss = MarginLoss(self.huber_width, PRINTED_MARGIN)
         objective = LargeMarginObjective(rows, codes, n_classes, loss)
