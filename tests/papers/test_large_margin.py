@@ -12,11 +12,11 @@ import pytest
 from scipy.stats import chi, kstest
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_blobs
-from sklearn.preprocessing import StandardScaler
 
 from sfumato import Bounds, Ledger
 from sfumato.audit.testing import seeded_noise, taint_test
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, RefutedGuaranteeWarning
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
 from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 from sfumato.papers.large_margin.ellipsoids import (
@@ -24,6 +24,7 @@ from sfumato.papers.large_margin.ellipsoids import (
     MarginLimits,
     MarginLoss,
     PerturbableSum,
+    cone_residual,
     extended,
     minimise_strongly_convex,
     penalised,
@@ -40,11 +41,6 @@ from sfumato.privacy import epsilon_spent
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Relation, Status
 from tests.privacy.events import objective_delta
-
-
-def iris() -> tuple[np.ndarray, np.ndarray]:
-    X, y = load_iris(return_X_y=True)
-    return StandardScaler().fit_transform(X), y.astype(np.intp)
 
 
 def random_problem(
@@ -103,7 +99,7 @@ def test_iris_objectives_equal_those_of_an_interior_point_solver(
     regularizer: str, weight: float, expected: float
 ) -> None:
     """The expected values are those that Clarabel finds for the same semidefinite programme."""
-    X, y = iris()
+    X, y = load_iris(return_X_y=True)
     model = LargeMarginGaussianClassifier(regularizer=regularizer, regularization=weight).fit(X, y)
     assert abs(model.objective_ - expected) < 1e-5
     assert model.residual_ < 1e-6
@@ -111,7 +107,8 @@ def test_iris_objectives_equal_those_of_an_interior_point_solver(
 
 
 def test_a_common_shift_changes_no_decision_and_clipping_does() -> None:
-    X, y = iris()
+    X, y = load_iris(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
     objective = LargeMarginObjective(extended(X), y, 3, MarginLoss(0.5), 1 / len(X))
     free = to_matrices(minimise_strongly_convex(objective, quadratic=0.01, tolerance=1e-10))
     features = quadratic_features(extended(X))
@@ -265,7 +262,6 @@ def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
     rng: np.random.Generator, relation: Relation
 ) -> None:
     data = problem(rng, n=500)
-    assert data.loss == MarginLoss(0.5)
     mechanism = budget_of(limits(3, n_rows=500), relation).objective()
     huge = budget_of(limits(3), relation).objective()
     with seeded_noise(1):
@@ -396,6 +392,20 @@ def test_the_printed_objective_falls_without_bound() -> None:
     assert costs[3] < -1e5 * abs(values[0])
 
 
+def test_the_printed_minimiser_is_that_of_the_printed_objective() -> None:
+    """Margin 0, no weight in the last place, one b; its norm is Gamma(16, 2 / epsilon)."""
+    X, codes = blobs()
+    printed = PrintedObjective(regularization=5.0, huber_width=0.5, epsilon=50.0)
+    with seeded_noise(0):
+        weight = 5 * np.diag([1, 1, 1, 0]) + printed.noise(4)
+    with seeded_noise(0):
+        found = to_vectors(printed.minimise(extended(X), codes, 3))
+    objective = LargeMarginObjective(extended(X), codes, 3, MarginLoss(0.5, 0.0))
+    assert cone_residual(penalised(objective, linear=to_vectors(weight)), found) < 1e-4
+    squares = [np.diag(printed.noise(4)) ** 2 for _ in range(400)]
+    assert np.mean(squares) == pytest.approx(17 * (2 / 50) ** 2, rel=0.3)
+
+
 def test_the_printed_classifier_is_refuted_wherever_one_looks(tmp_path: Path) -> None:
     ledger, fitted = Ledger(tmp_path / "budget.db"), 0
     ledger.create("blobs", epsilon=1e6, delta=1e-5)
@@ -465,7 +475,11 @@ def test_a_mixture_is_a_classifier_of_its_ellipsoids() -> None:
     assert many.distances(X).shape == (600, 2)
     assert many.score(X, y) > one.score(X, y) + 0.1
     small = {"epsilon": 1.0, "delta": 1e-5}
-    fitted = PrivateLargeMarginGaussianClassifier(n_ellipsoids=2, bounds=box, **small).fit(X, y)
+    with taped() as tape:
+        fitted = PrivateLargeMarginGaussianClassifier(n_ellipsoids=2, bounds=box, **small).fit(X, y)
+    sized = MarginLimits(MarginLoss(1.0), 4, 600, 6)
+    planned = budget_of(sized, Relation.REPLACE_ONE).objective()
+    assert tape.releases[0].mechanism.rounding == planned.rounding
     four = Bounds(lower=[-1, -1], upper=[1, 1], labels=range(4))
     other = PrivateLargeMarginGaussianClassifier(bounds=four, **small).fit(X, 2 * y)
     assert fitted.guarantee_.events == other.guarantee_.events
