@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from sfumato import AffineHullClassifier, Bounds, EntryHullClassifier
+from sfumato import Bounds, EntryHullClassifier
 from sfumato.audit.testing import PrivateCase, check_private_estimator, contracts, taint_test
 from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.mechanisms.base import taped
@@ -91,24 +91,17 @@ def test_branches_grow_with_the_noise() -> None:
 # Oracles -----------------------------------------------------------------------------------------
 
 
-def test_definition_12_without_noise_is_the_hull_classifier(three: Data) -> None:
-    X, y = three
-    private = hulls(epsilon=np.inf, n_smoothing=0).fit(X, y)
-    plain = AffineHullClassifier(5, n_layers=2, random_state=0).fit(X, y)
-    np.testing.assert_allclose(private.distances(X), plain.distances(X), rtol=1e-10)
-    np.testing.assert_array_equal(private.predict(X), plain.predict(X))
-
-
-def test_definition_15_is_the_hull_of_the_smoothed_noisy_rows(three: Data) -> None:
+@pytest.mark.parametrize("passes", [0, 1])
+def test_hulls_are_of_noisy_or_of_smoothed_rows(three: Data, passes: int) -> None:
     X, y = three
     with seeded(3), taped() as tape:
-        model = hulls(epsilon=8.0, n_smoothing=1).fit(X, y)
+        model = hulls(epsilon=8.0, n_smoothing=passes).fit(X, y)
     (release,) = tape.releases
     noisy = np.asarray(release.output)
     expected = []
     for label in range(3):
         members = noisy[y == label]
-        image = LiteralDeepHull(members, 5, 1).layers[0].image(members)
+        image = LiteralDeepHull(members, 5, 1).layers[0].image(members) if passes else members
         expected.append(LiteralDeepHull(image, 5, 2).distance(X[:40]))
     np.testing.assert_allclose(model.distances(X[:40]), np.stack(expected, axis=1), rtol=1e-3)
 
@@ -161,6 +154,7 @@ def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
         stated = make(entry_bound=0.25).set_params(epsilon=0.5).fit(*three).guarantee_
         assert stated.status is Status.PROVED
         assert (stated.epsilon, stated.delta, stated.entry_bound) == (0.5, 0.0, 0.25)
+        assert not stated.whole_range
         assert stated.record_reading.pure_epsilon == 32.0
         assert "labels of the rows" in stated.public
 

@@ -103,6 +103,8 @@ def test_printed_noise_has_its_law(rng):
         theta, objective = released.output, released.statistic.item()
         convexity = released.mechanism.strong_convexity
         lengths.append(np.linalg.norm(objective.gradient(theta) + convexity * theta))
+    assert printed_budget(0.05, 10_000, 0.01, 0.5) == pytest.approx((0.0301, 0.0), abs=1e-4)
+    assert printed_budget(0.005, 10_000, 0.01, 0.5) == pytest.approx((0.0025, 0.07), abs=1e-4)
     epsilon, _ = printed_budget(1.0, 30, 0.01, 0.5)
     assert kstest(lengths, gamma_law(4, scale=2 / epsilon).cdf).pvalue > 1e-6
     assert kstest(lengths, gamma_law(4, scale=1 / epsilon).cdf).pvalue < 1e-6
@@ -111,12 +113,12 @@ def test_printed_noise_has_its_law(rng):
 def test_status_is_read_off_the_bounds_and_not_off_the_rows(unit_digits):
     """Rows inside the ball under bounds that allow longer ones: refuted all the same."""
     X, y = unit_digits
-    model = PrintedDPML(delta=0.0, bounds=Bounds(norm=2.0, labels=range(10)))
-    with pytest.warns(RefutedGuaranteeWarning):
-        model.fit(X * 0.01, y)
-    assert model.guarantee_.status is Status.REFUTED
-    assert model.guarantee_.epsilon is None
-    assert model.guarantee_.claimed_epsilon == 1.0
+    for wide in ({"norm": 2.0}, {"lower": -1.0, "upper": 0.125}, {"lower": 0.0, "upper": 1.0}):
+        model = PrintedDPML(delta=0.0, bounds=Bounds(**wide, labels=range(10)))
+        with pytest.warns(RefutedGuaranteeWarning):
+            model.fit(X * 0.01, y)
+        assert model.guarantee_.status is Status.REFUTED
+    assert (model.guarantee_.epsilon, model.guarantee_.claimed_epsilon) == (None, 1.0)
     assert NonPrivateEvent() in model.guarantee_.events
     inside = Bounds(lower=-0.125, upper=0.125, labels=range(10))  # 64 features: radius 1
     boxed = PrintedDPML(delta=0.0, bounds=inside)

@@ -22,7 +22,7 @@ def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
     assert [file.name for file in files] == ["kahm-table-1-eps-1.json", "kahm-table-1-eps-1.png"]
     kept = json.loads(files[0].read_text())
     assert kept["command"] == "sfumato reproduce kahm --table 1 --cell eps=1 --runs 2"
-    assert kept["verdict"] == found.verdict
+    assert (kept["verdict"], kept["runs"]) == (found.verdict, 2)
     assert kept["comparisons"][0]["agrees"] is True
     assert kept["comparisons"][1]["printed"] is None
     assert kept["series"] == {"a panel": {"curve": [[0.0, 1.0], [2.0, 3.0]]}}
