@@ -37,6 +37,8 @@ def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
     assert "docs/reproductions/large-margin.md" in refused("reproduce", "large-margin")
     assert "named by eps, n. Got 'm'" in refused(*CELL, "m=1", "-o", tmp_path)
     assert "There are: eps=1,n=20;" in refused(*CELL, "eps=1,n=7", "-o", tmp_path)
+    cell = "at=0.1 to 10, more large,data=X"
+    assert "no such cell" in refused("reproduce", "feddpdr", "--figure", 5, "--cell", cell)
     assert "'--cell' must have the form" in refused("reproduce", "kahm", "--cell", "eps")
     assert list(tmp_path.iterdir()) == []
 

@@ -22,8 +22,8 @@ def row(printed: float | None, paper: float | None, strict: float | None = None)
 
 def test_a_claim_is_decided_beyond_two_standard_errors() -> None:
     gaps = np.array([-1.0, 1.0])  # of standard error 1
-    assert [decided(gaps + shift) for shift in (1.9, 2.1, -2.1)] == [None, True, False]
-    assert decided([1.0]) is None
+    cases = gaps + 1.9, gaps + 2.1, gaps - 2.1, [1.0]
+    assert [decided(each) for each in cases] == [None, True, False, None]
     assert compare_runs("a row", None, gaps).paper_sd == pytest.approx(2**0.5)
 
 

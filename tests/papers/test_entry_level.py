@@ -151,12 +151,11 @@ def test_the_contract_of_private_estimators(
 
 def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
     for make in SYSTEMS.values():
-        stated = make(entry_bound=0.25).set_params(epsilon=0.5).fit(*three).guarantee_
-        assert stated.status is Status.PROVED
-        assert (stated.epsilon, stated.delta, stated.entry_bound) == (0.5, 0.0, 0.25)
-        assert not stated.whole_range
-        assert stated.record_reading.pure_epsilon == 32.0
-        assert "labels of the rows" in stated.public
+        one = make(entry_bound=0.25).set_params(epsilon=0.5).fit(*three).guarantee_
+        assert one.status is Status.PROVED
+        assert (one.epsilon, one.delta, one.entry_bound, one.whole_range) == (0.5, 0, 0.25, False)
+        assert one.record_reading.pure_epsilon == 32.0
+        assert "labels of the rows" in one.public
 
 
 # As printed --------------------------------------------------------------------------------------

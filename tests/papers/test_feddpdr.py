@@ -80,7 +80,6 @@ def test_the_guarantee_counts_every_class_and_every_party_pays(tmp_path, parties
     stated = model.guarantee_
     assert (stated.status, stated.claimed_epsilon) == (Status.CONDITIONAL, 2.0)
     assert any("one party only" in each for each in stated.conditions)
-    assert len(budget.events()) == 3 * 11
     X, y = ten[1]
     for second in ((X[:, :30], y), (X, y[1:]), (X,), None):  # all is checked before the charge
         with pytest.raises(InvalidInputError):
@@ -143,9 +142,8 @@ def test_both_readings_are_compared(method: str, reading: str, parties: Parties)
 def test_pictures_of_cifar_are_histograms_of_gradients_at_full_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The file has them colour by colour; a quick run never sees them."""
     pictures = np.random.default_rng(0).random((4, 32, 32, 3)).astype(np.float32)
-    rows, y = pictures.transpose(0, 3, 1, 2).reshape(4, -1), np.array([0, 3, 8, 5])
+    rows, y = pictures.transpose(0, 3, 1, 2).reshape(4, -1), np.array([0, 3, 8, 5])  # by colour
     monkeypatch.setattr(experiments, "images", lambda *_: Split(rows, y, rows[:2], y[:2]))
     split = experiments.split_of(Setting(), "CIFAR-10")
     expected = HOGFeatures((32, 32, 3)).fit_transform(pictures.reshape(4, -1))
@@ -203,5 +201,8 @@ def test_points_share_fits(monkeypatch: pytest.MonkeyPatch, figure: int, fits: i
     asked = []  # DPML and the mended federation have no dimension, Non-Priv no budget
     monkeypatch.setattr(experiments, "learn", lambda *what: asked.append(what) or [len])
     few = Split(*(part[:20] for part in (digits().X, digits().y) * 2))
-    experiments.curves(few, FIGURES[f"figure-{figure}"][1][:2], Setting(runs=1), {})
+    points = FIGURES[f"figure-{figure}"][1]
+    experiments.curves(few, points[:2], Setting(runs=1), {})
     assert len(asked) == fits
+    last = Setting(quick=True, runs=1, cell={"at": points[-1].at, "data": "CIFAR-10"})
+    assert experiments.figure(last, f"figure-{figure}").comparisons  # any cell, of the digits

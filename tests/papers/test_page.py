@@ -51,9 +51,8 @@ def rows_of(paper: str) -> list[list[str]]:
     """Return the cells of the table of items."""
     _, _, below = (pages.PAGES / f"{paper}.md").read_text().partition("\n## Items\n")
     lines = below.partition("\n## ")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line][
-        2:
-    ]
+    rows = [line.strip("|").split("|") for line in lines if "|" in line]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
 
 
 def commands(*papers: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +74,7 @@ def reproduce(
     asked = (("table", table), ("figure", figure))
     named = [f"{kind}-{n.strip()}" for kind, given in asked if given for n in given.split(",")]
     entries = [entry_of(paper, name) for name in named] or entries
-    chosen = pairs_from("--cell", cell.split(",") if cell else None)
+    chosen = pairs_from("--cell", re.split(r",(?=\w+=)", cell) if cell else None)
     entries = [entry for entry in entries if chosen.keys() <= set(entry.cells)] or entries
     for entry in entries:  # a full run may have taken hours; the figures of a quick one may go
         file = result_file(entry, output, chosen)

@@ -104,6 +104,5 @@ def not_private(parties: Sequence[tuple[Rows, NDArray[Any]]], components: int) -
     width = X.shape[1]
     basis = eigh(X.T @ X, subset_by_index=[max(0, width - components), width - 1])[1]
     machine = LinearObjective(HuberHingeLoss(), X @ basis, 2.0 * y - 1)
-    level = np.zeros(basis.shape[1])
-    weights = machine.minimise(level, LAMBDA * len(y), 1e-9 * len(y))
+    weights = machine.minimise(np.zeros(basis.shape[1]), LAMBDA * len(y), 1e-9 * len(y))
     return lambda rows: (rows @ (basis @ weights) > 0).astype(int)
