@@ -1,10 +1,8 @@
 """DPML, DPDR-DPML and FedDPDR-DPML as printed (Wang et al. 2024), with what really holds.
 
-Printed: the second moment gets Gaussian noise for sensitivity 1 (true for adding a row; replacing
-one moves it by √2), and each class a Huber machine with Chaudhuri's perturbation of the objective,
-its epsilon stated once however many classes there are. Both assume rows in the unit ball. Whether
-they are is read off the *bounds*, never off the rows: a status that depended on a row would be a
-release about it.
+Printed: the second moment gets Gaussian noise for sensitivity 1, and each class a Huber machine
+with Chaudhuri's perturbation of the objective, its epsilon stated once. Both assume rows in the
+unit ball, which is read off the *bounds*: a status read off the rows would be a release of them.
 """
 
 from __future__ import annotations
@@ -103,14 +101,16 @@ class PrintedDPML(PrivateClassifier):
     guarantee_ : Guarantee
         What really holds (conditional or refuted), next to the printed figure as `claimed_epsilon`.
 
+    Privacy
+    -------
+    Unit and relation : one record with its label, replaced; no others, and no infinite epsilon.
+    Released : the noisy second moment, where components are asked for; a minimiser per class.
+    Guarantee : for bounds inside the unit ball that of `guarantee_`, on conditions; else none.
+        Proof: docs/guarantees/feddpdr.md.
+
     See Also
     --------
     sfumato.PrivateLinearClassifier : All classes jointly, with a promise that is proved.
-
-    References
-    ----------
-    Wang et al., Differentially private support vector machines with knowledge aggregation,
-    Computers, Materials & Continua 78(3), 2024.
     """
 
     n_components: int | None = None
