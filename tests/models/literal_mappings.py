@@ -14,6 +14,7 @@ import numpy as np
 from sfumato.models.mappings import centroids
 
 NU = 2.1
+Layers = list[tuple[np.ndarray, dict[str, Any]]]
 
 
 def kernel(x: np.ndarray, a: np.ndarray, w: np.ndarray, variance: float) -> np.ndarray:
@@ -74,31 +75,20 @@ def prediction(model: dict[str, Any], x: np.ndarray) -> np.ndarray:
     return kernel(x, model["a"], model["w"], model["variance"]) @ model["alpha"]
 
 
-def algorithm_2(
-    Y: np.ndarray,
-    n: int,
-    max_points: int,
-    n_layers: int,
-    *,
-    kappa: float = 0.1,
-    seed: int = 0,
-    width: int | None = None,
-) -> list[tuple[np.ndarray, dict[str, Any]]]:
-    layers: list[tuple[np.ndarray, dict[str, Any]]] = []
+def algorithm_2(Y: np.ndarray, n: int, max_points: int, n_layers: int, seed: int = 0) -> Layers:
+    layers: Layers = []
     for number in range(n_layers):
         n_here = max(n - number, 1)
         values, vectors = np.linalg.eigh(np.cov(Y, rowvar=False).reshape(Y.shape[1], -1))
         P = vectors[:, np.argsort(values)[::-1][:n_here]].T  # one PCA per layer, as printed
         x = Y @ P.T if not layers else outputs(layers, Y)[-1] @ P.T
-        model = algorithm_1(
-            x, Y, max_points, kappa=kappa, seed=seed + number, width=width or Y.shape[1]
-        )
+        model = algorithm_1(x, Y, max_points, kappa=0.1, seed=seed + number, width=Y.shape[1])
         max_points = model["M"]
         layers.append((P, model))
     return layers
 
 
-def outputs(layers: list[tuple[np.ndarray, dict[str, Any]]], rows: np.ndarray) -> list[np.ndarray]:
+def outputs(layers: Layers, rows: np.ndarray) -> list[np.ndarray]:
     """Equation (63)."""
     found = []
     current = rows
@@ -108,11 +98,8 @@ def outputs(layers: list[tuple[np.ndarray, dict[str, Any]]], rows: np.ndarray) -
     return found
 
 
-def filtered(layers: list[tuple[np.ndarray, dict[str, Any]]], rows: np.ndarray) -> np.ndarray:
-    """Equations (64) and (65), row by row."""
-    candidates = outputs(layers, rows)
-    best = []
-    for i, row in enumerate(rows):
-        errors = [float(np.sum((row - each[i]) ** 2)) for each in candidates]
-        best.append(candidates[int(np.argmin(errors))][i])
-    return np.array(best)
+def filtered(layers: Layers, rows: np.ndarray) -> np.ndarray:
+    """Equations (64) and (65)."""
+    candidates = np.array(outputs(layers, rows))
+    errors = np.sum((rows - candidates) ** 2, axis=2)
+    return candidates[errors.argmin(axis=0), np.arange(len(rows))]

@@ -8,12 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from sfumato import Bounds
 from sfumato.mechanisms.base import taped
-from sfumato.models.curves import (
-    MIN_SMOOTHING,
-    CurveSum,
-    PrivateMeanCurve,
-    smoothing_weights,
-)
+from sfumato.models.curves import MIN_SMOOTHING, CurveSum, PrivateMeanCurve, smoothing_weights
 from sfumato.models.features import GaussianKernel
 
 RANGE = Bounds(lower=-1.0, upper=1.0)

@@ -18,12 +18,6 @@ BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 BOX3 = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 
 
-def wave(rng: np.random.Generator, n: int, flipped: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
-    X = rng.uniform(size=(n, 2))
-    y = (np.sin(6 * X[:, 0]) / 4 + 0.5 > X[:, 1]).astype(int)
-    return X, np.where(rng.random(n) < flipped, 1 - y, y)
-
-
 # Without noise ----------------------------------------------------------------------------------
 
 
@@ -46,13 +40,6 @@ def test_regressor_minimises_the_huber_loss(rng: np.random.Generator) -> None:
 # Sensitivity and noise --------------------------------------------------------------------------
 
 
-def statistic(model: object, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
-    with taped() as tape:
-        model.fit(X, y)
-    (released,) = tape.releases
-    return np.asarray(released.statistic), released.mechanism.sensitivity
-
-
 @pytest.mark.parametrize("loss", ["huber", "hinge"])
 @pytest.mark.parametrize("regularization", [0.01, 1.0])
 def test_neighbours_stay_within_the_sensitivity(
@@ -69,27 +56,18 @@ def test_neighbours_stay_within_the_sensitivity(
             y_other[0] = (y[0] + 1) % n_classes
             if trial % 2:
                 other[0] = rng.uniform(size=2)
-            (here, bound), (there, _) = statistic(model, X, y), statistic(model, other, y_other)
-            shares.append(np.linalg.norm(here - there) / bound)
+            with taped() as tape:
+                model.fit(X, y)
+                model.fit(other, y_other)
+            here, there = (np.asarray(each.statistic) for each in tape.releases)
+            shares.append(np.linalg.norm(here - there) / tape.releases[0].mechanism.sensitivity)
     assert max(shares) <= 1
     if loss == "hinge" and regularization == 1.0:
         assert max(shares) > 0.98  # the label turned where the loss is linear
 
 
-def test_the_certified_gap_is_paid_for(rng: np.random.Generator) -> None:
-    X, y = wave(rng, 100)
-    settings = {"bandwidth": 0.3, "regularization": 0.05, "delta": 1e-5, "bounds": BOX}
-    bounds = [
-        statistic(PrivateKernelClassifier(tolerance=tolerance, **settings), X, y)[1]
-        for tolerance in (0.5, 0.01)
-    ]
-    exact = 1 / (0.05 * 100)
-    assert bounds[0] == pytest.approx(1.5 * exact, rel=2e-3)
-    assert bounds[1] == pytest.approx(1.01 * exact, rel=2e-3)
-
-
 def test_noise_of_a_score(rng: np.random.Generator) -> None:
-    X, y = wave(rng, 200)
+    X, y = rng.uniform(size=(200, 2)), rng.integers(2, size=200)
     settings = {"bandwidth": 0.4, "regularization": 0.1, "delta": 1e-5, "bounds": BOX}
     plain = PrivateKernelClassifier(epsilon=np.inf, **settings).fit(X, y)
     x = np.array([[0.5, 0.5]])
@@ -101,14 +79,6 @@ def test_noise_of_a_score(rng: np.random.Generator) -> None:
     stated = PrivateKernelClassifier(**settings).fit(X, y).noise_std_
     assert stated == pytest.approx(3.7306 * 1.01 / (0.1 * 200), rel=2e-3)
     assert np.std(noise) == pytest.approx(stated, rel=0.4)
-
-
-def outcome(model: object, X: np.ndarray, y: np.ndarray) -> str:
-    try:
-        model.fit(X, y)
-    except Exception as error:
-        return type(error).__name__
-    return "fitted"
 
 
 @pytest.mark.parametrize("n", [1000, 20_000])
@@ -123,12 +93,12 @@ def test_no_row_decides_whether_a_fit_ends(n: int) -> None:
                 model = PrivateKernelClassifier(
                     loss, bandwidth=0.5, tolerance=1e-3, regularization=17 / n, bounds=BOX
                 )
-                assert outcome(model, X, y) == "fitted"
+                model.fit(X, y)
             regressor = PrivateKernelRegressor(
                 target_bounds=(0.0, 1.0), bandwidth=0.5, regularization=17 / n,
                 tolerance=1e-3, bounds=BOX,
             )  # fmt: skip
-            assert outcome(regressor, X, y) == "fitted"
+            regressor.fit(X, y)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "huber"])

@@ -78,14 +78,11 @@ def digits() -> Digits:
     return X / 16, y
 
 
-def seed_of(random_state: int) -> int:
-    return int(np.random.RandomState(random_state).randint(SEEDS))
-
-
 def test_mapping_is_algorithm_1(rng: np.random.Generator) -> None:
     x, Y = rng.random((90, 3)), rng.random((90, 2))
     mapping = MembershipMapping(center=False, random_state=1).fit(x, Y)
-    slow = literal.algorithm_1(x, Y, 45, kappa=0.1, seed=seed_of(1), width=2)
+    seed = np.random.RandomState(1).randint(SEEDS)
+    slow = literal.algorithm_1(x, Y, 45, kappa=0.1, seed=seed, width=2)
     queries = rng.random((20, 3))
     np.testing.assert_allclose(
         mapping.predict(queries), literal.prediction(slow, queries), atol=1e-8

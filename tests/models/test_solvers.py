@@ -25,7 +25,12 @@ from sfumato.models.solvers import (
     gradient_rounding,
     minimise,
 )
-from tests.models.literal import rounded
+
+
+def rounded(u: np.ndarray, h: float) -> np.ndarray:
+    """``max(0, u)`` with a parabola within h of its kink."""
+    return np.where(np.abs(u) < h, (u + h) ** 2 / (4 * h), np.maximum(0, u))
+
 
 LITERAL: dict[str, tuple[ScoreLoss, Any]] = {
     "hinge": (HuberHingeLoss(0.02), lambda t, y: rounded(1 - y * t, 0.02)),

@@ -13,20 +13,20 @@ from scipy.stats import chi2
 from sfumato import Bounds, Ledger
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
+from sfumato.mechanisms import ExponentialMechanism, GaussianMechanism, GaussianProcessMechanism
+from sfumato.mechanisms.base import taped
 from sfumato.models.features import NUGGET, GaussianKernel
 from sfumato.papers.functions import (
     OnlineFunction,
     choose_function,
+    density_sensitivity,
     expansion_norm,
+    machine_sensitivity,
     neighbour_weights,
     release_vector,
-    sobolev_norm,
-)
-from sfumato.papers.functions.release import (
-    density_sensitivity,
-    machine_sensitivity,
+    rule_of_thumb,
     sobolev_density_sensitivity,
+    sobolev_norm,
 )
 
 
@@ -61,8 +61,10 @@ def test_printed_sensitivities_bound_the_norms_of_differences() -> None:
     assert 0.5 * sobolev_density_sensitivity(n, h) < moved < sobolev_density_sensitivity(n, h)
 
 
-def test_the_printed_sensitivity_of_a_machine_is_m_over_lambda_n() -> None:
+def test_the_printed_sensitivity_of_a_machine_and_the_rule_for_bandwidths() -> None:
     assert machine_sensitivity(50, 0.25) == pytest.approx(0.08)
+    assert rule_of_thumb([1.34], 64) == pytest.approx([2**-1])  # (4 / 128)^(1/5)
+    assert rule_of_thumb([1.34, 2.68], 972) == pytest.approx(np.array([1, 2]) / 3.0)
 
 
 def test_noise_of_a_general_covariance_has_that_covariance() -> None:
@@ -76,18 +78,18 @@ def test_noise_of_a_general_covariance_has_that_covariance() -> None:
     low, high = chi2.ppf([5e-7, 1 - 5e-7], white.size)
     assert low < np.sum(white**2) < high
     assert not low < 1.2 * np.sum(white**2) < high
-    with pytest.raises(InvalidInputError, match="no full rank"):
-        release_vector(np.ones(40), GaussianKernel(0.3)(points, points), mechanism)
+    for matrix, why in ((GaussianKernel(0.3)(points, points), "no full rank"),
+                        (np.tri(40), "symmetric"), (np.eye(39), "each value")):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=why):
+            release_vector(np.ones(40), matrix, mechanism)
+    with pytest.raises(InvalidInputError, match="finite"):
+        release_vector(np.full(40, np.nan), gram, mechanism)
 
 
 def test_a_function_is_chosen_by_the_exponential_law() -> None:
-    distances = np.array([0.0, 1.0, 2.0])
-    expected = np.exp(-distances * 2.0 / (2 * 0.5))
-    with seeded_noise(1):
-        drawn = [choose_function(distances, sensitivity=0.5, epsilon=2.0) for _ in range(2000)]
-    found = np.bincount(drawn, minlength=3) / 2000
-    # 2,000 draws: five standard deviations, false alarm below 1e-5
-    assert np.abs(found - expected / expected.sum()).max() < 5 * math.sqrt(0.25 / 2000)
+    with taped() as tape:
+        chosen = choose_function([800.0, 0.0, 900.0], sensitivity=0.5, epsilon=2.0)
+    assert (chosen, tape.releases[0].mechanism) == (1, ExponentialMechanism(0.5, 2.0))
 
 
 # Section 5, online --------------------------------------------------------------------------------
@@ -104,9 +106,9 @@ def wave(X):
     return np.sin(6 * X[:, 0])
 
 
-def online(**options):
+def online(function=wave, **options):
     given = {"kernel": exponential, "mechanism": PROCESS, "domain": Bounds(lower=0.0, upper=1.0)}
-    return OnlineFunction(wave, max_answers=60, **(given | options))
+    return OnlineFunction(function, max_answers=60, **given, **options)
 
 
 def test_online_answers_are_direct_conditioning(rng: np.random.Generator) -> None:
@@ -130,9 +132,7 @@ def test_the_printed_online_mean_never_reads_the_function() -> None:
     answers = []
     for function in (wave, lambda X: 1e6 + X[:, 0]):
         with seeded_noise(0):
-            given = {"kernel": exponential, "mechanism": PROCESS, "printed": True}
-            asked = OnlineFunction(function, domain=Bounds(lower=0.0, upper=1.0), **given)
-        answers.append(asked(points))
+            answers.append(online(function, printed=True)(points))
     np.testing.assert_array_equal(*answers)
 
 
