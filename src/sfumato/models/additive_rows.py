@@ -22,12 +22,7 @@ from sfumato.core.arrays import Array as AnyArray
 from sfumato.exceptions import MissingBoundsError
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.coded import NO_TARGET, STEPS, TARGETS, CodedRows
-from sfumato.sums.grid import (
-    FINE_BITS,
-    ROW_BITS,
-    SINGLE_BITS,
-    truncate_to_grid,
-)
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, SINGLE_BITS, truncate_to_grid
 from sfumato.sums.maps import (
     FARTHEST as FARTHEST_TARGET,
     ROUNDING_MARGIN,

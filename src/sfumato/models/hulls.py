@@ -19,14 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, like, namespace_of, to_numpy
-from sfumato.core.constraints import (
-    Form,
-    labels,
-    list_of,
-    model_of,
-    one_of,
-    whole,
-)
+from sfumato.core.constraints import Form, labels, list_of, model_of, one_of, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.hull_search import (
     PARTITIONS,

@@ -21,15 +21,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import Array, is_accelerated, is_foreign_array, like, namespace_of
-from sfumato.core.constraints import (
-    Form,
-    check_parameters,
-    list_of,
-    one_of,
-    or_none,
-    refuse,
-    whole,
-)
+from sfumato.core.constraints import Form, check_parameters, list_of, one_of, or_none, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import checked_rows, checked_tensor
 

@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from sfumato.core.constraints import Form, labels, numbers, one_of, or_none, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.models.base import (
-    PrivateClassifier,
-    PrivateEstimator,
-    PrivateRegressor,
-    target_range,
-)
+from sfumato.models.base import PrivateClassifier, PrivateEstimator, PrivateRegressor, target_range
 from sfumato.models.budget import Budget
 from sfumato.models.features import (
     GaussianKernel,

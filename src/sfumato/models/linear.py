@@ -23,16 +23,7 @@ from sfumato.core.arrays import (
     namespace_of,
     to_numpy,
 )
-from sfumato.core.constraints import (
-    Form,
-    flag,
-    labels,
-    numbers,
-    or_none,
-    real,
-    refuse,
-    whole,
-)
+from sfumato.core.constraints import Form, flag, labels, numbers, or_none, real, refuse, whole
 from sfumato.models.base import Array, PrivateClassifier, PrivateRegressor, target_range
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.gradients import (

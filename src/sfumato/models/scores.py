@@ -18,11 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
 
 from sfumato.core.arrays import is_foreign_array
-from sfumato.exceptions import (
-    InvalidInputError,
-    MissingBoundsError,
-    UnprotectedScoreWarning,
-)
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnprotectedScoreWarning
 from sfumato.mechanisms.base import require_epsilon
 from sfumato.models.budget import Budget
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit

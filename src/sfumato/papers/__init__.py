@@ -14,21 +14,6 @@ table and figure of each paper with its symbol and its command, such as
 ``sfumato reproduce kahm --table 5 --cell eps=1,n=20``.
 """
 
-from sfumato.papers.catalogue import (
-    PAPERS,
-    entries_of,
-    entry_of,
-)
-from sfumato.papers.entry import (
-    Comparison,
-    Entry,
-    Outcome,
-    Setting,
-    Verdict,
-    verdict_of,
-)
-from sfumato.papers.running import (
-    Reproduction,
-    keep,
-    reproduce,
-)
+from sfumato.papers.catalogue import PAPERS, entries_of, entry_of
+from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
+from sfumato.papers.running import Reproduction, keep, reproduce

@@ -19,11 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sfumato.core.atomic_file import atomic_write
-from sfumato.exceptions import (
-    InvalidInputError,
-    RefutedGuaranteeWarning,
-    UnprotectedScoreWarning,
-)
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnprotectedScoreWarning
 from sfumato.papers.entry import Entry, Outcome, Setting, Verdict, verdict_of
 from sfumato.papers.pictures import can_draw, picture
 

@@ -22,13 +22,7 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import (
-    ROW_BITS,
-    Float32Rows,
-    HeldRows,
-    ScoreWeights,
-    truncate_to_grid,
-)
+from sfumato.sums.grid import ROW_BITS, Float32Rows, HeldRows, ScoreWeights, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.statistics import Codes, Statistic

@@ -24,13 +24,7 @@ import numpy as np
 from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError, UnsupportedModeError
 from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import (
-    CARRY_BITS,
-    MAX_ROWS,
-    QUANTUM,
-    WINDOW_ROWS,
-    SecretSum,
-)
+from sfumato.sums.grid import CARRY_BITS, MAX_ROWS, QUANTUM, WINDOW_ROWS, SecretSum
 from sfumato.sums.maps import RowMap
 from sfumato.sums.persons import PersonSum, PersonUnit, id_cells
 from sfumato.sums.records import ArrayRecords, BatchRecords, Block, Records

@@ -5,8 +5,6 @@
 membership. ``sfumato reproduce cdmma --table 1 --quick`` runs a table.
 """
 
-from sfumato.models.mappings import (
-    MembershipAutoencoder as CDMMA,  # noqa: N814 - the paper's name
-)
+from sfumato.models.mappings import MembershipAutoencoder as CDMMA  # noqa: N814 - as printed
 from sfumato.papers.cdmma.membership import MembershipFunctions, student_t_membership
 from sfumato.papers.cdmma.systems import MembershipTransferClassifier

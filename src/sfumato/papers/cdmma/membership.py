@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.core.arrays import to_numpy
+from sfumato.exceptions import InvalidInputError
 from sfumato.models.mappings import JITTER, NU, cross_kernel
 
 
@@ -36,6 +38,8 @@ def student_t_membership(y: ArrayLike, mean: ArrayLike, covariance: ArrayLike, n
     float
         The degree of membership, in (0, 1].
     """
+    if not nu > 2:
+        raise InvalidInputError(f"'nu', the degrees of freedom, must be above 2. Got {nu:g}.")
     away = np.atleast_1d(np.asarray(y, dtype=np.float64) - np.asarray(mean))
     square = float(away @ np.linalg.solve(np.atleast_2d(covariance), away))
     return float((1 + square / (nu - 2)) ** (-(nu + len(away)) / 2))
@@ -47,7 +51,7 @@ class MembershipFunctions:
     Parameters
     ----------
     mapping : MembershipMapping
-        Fitted with ``center=False``.
+        Fitted with ``center=False``, as printed.
     inputs : array-like of shape (n_rows, n_inputs)
         Inputs x, such as those of the fit.
 
@@ -66,7 +70,13 @@ class MembershipFunctions:
     """
 
     def __init__(self, mapping: Any, inputs: ArrayLike) -> None:
-        x = (np.asarray(inputs, dtype=np.float64) - mapping.origin_) * mapping.scale_
+        if mapping.center:
+            raise InvalidInputError(
+                "The membership functions are of outputs around zero: fit the mapping with "
+                "center=False."
+            )
+        rows = np.asarray(to_numpy(mapping._queries(inputs)), dtype=np.float64)
+        x = (rows - mapping.origin_) * mapping.scale_
         a, variance = np.asarray(mapping.scaled_points_), mapping.kernel_variance_
         self.precision = float(mapping.noise_precision_)
         self.K_xa = variance * np.asarray(cross_kernel(x, a))
@@ -129,8 +139,30 @@ class MembershipFunctions:
         right = self.K_xa.T @ np.asarray(y, dtype=np.float64)
         return np.asarray(self.K_aa @ np.linalg.solve(system, right))
 
+    def of_auxiliary(self, u: ArrayLike, y: ArrayLike) -> float:
+        """Return the degree of outputs u at the inducing points, given data y (43).
+
+        Parameters
+        ----------
+        u : array-like of shape (n_points,)
+            Outputs at the inducing points.
+        y : array-like of shape (n_rows,)
+            Data.
+
+        Returns
+        -------
+        float
+            ``exp(-1/2 dᵀ K_u⁻¹ d)``, ``d = u - m_u(y)``, with the matrix of (89).
+        """
+        away = np.asarray(u, dtype=np.float64) - self.auxiliary(y)
+        weights = np.linalg.solve(self.K_aa, away)
+        square = (1 + self.precision * self.tau) * float(away @ weights)
+        return float(np.exp(-0.5 * (square + self.precision * np.sum((self.K_xa @ weights) ** 2))))
+
     def of_data(self, y: ArrayLike, u: ArrayLike) -> float:
-        """Return the degree of data y (39), (45): ``exp(-β/2 (||y - K_xa K_aa⁻¹ u||² + τ |u|²))``.
+        """Return the degree of data y given u (39), (45).
+
+        It is ``exp(-β/2 (||y - K_xa K_aa⁻¹ u||² + τ uᵀ K_aa⁻¹ u))``.
 
         Parameters
         ----------

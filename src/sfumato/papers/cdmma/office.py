@@ -140,8 +140,9 @@ def table_16(setting: Setting) -> Outcome:
 
 
 RIVALS = (
-    "The paper counts best methods, its own in 7, among ILS, CDLS, MMDT, HFA and OBTL, whose code "
-    "is not public in Python; SVM-t alone is run here."
+    "The paper counts best methods, its own in 7, among ILS, CDLS, MMDT, HFA and OBTL. Of "
+    "their authors we found code in MATLAB or none, and of HFA a port to Python by others; SVM-t "
+    "alone is run here."
 )
 ENTRIES = tuple(
     Entry(

@@ -65,8 +65,8 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         Iterations of (82) and (83) for each dimension of the schedule. "4 iterations" are one for
         each of four; read as four for each, Table 1 comes nearer.
     branch_size : int, default=1000
-        Rows of a branch, of which a class has ``ceil(N / branch_size)``; 1500 stands for *rounding*
-        N / 1000 for classes below 1500 rows, as a paper of the same author has it.
+        Rows of a branch, of which a class of the target has ``ceil(N / branch_size)``; 1500 stands
+        for *rounding* N / 1000 for classes below 1500 rows, as a paper of the same author has it.
     cross_fit : bool, default=False
         Label each target row by a model that did not see it, which is not printed: mended.
     $entry
@@ -83,6 +83,15 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         What is promised for one number of one row of the source.
     guarantee_ : Guarantee
         The same; with a target on condition that the record is one of the source.
+
+    Privacy
+    -------
+    Unit and relation : one number of one row of the source, replaced by one at most d away; labels
+        and class sizes are public. The target is not protected.
+    Released : every number of the source with noise (75); all else sees noisy rows only.
+    Sensitivity : d, the range of the bounds or `entry_bound`.
+    Guarantee : (epsilon, delta) for a number; the figure for a whole row is stated next to it.
+    Assumptions and numerics : noise is float-safe. Proof: docs/guarantees/entry.md.
 
     See Also
     --------
@@ -148,9 +157,10 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         Parameters
         ----------
         target : array-like of shape (n_target_rows, n_target_features)
-            Rows of the target.
+            Rows of the target. With as many features as the source they have its bounds; with
+            another number (79) scales none of them: bring each to about [0, 1], as the source is.
         y_target : array-like of shape (n_target_rows,)
-            Their labels, -1 where there is none; at least one of each class.
+            Their labels, -1 where there is none ("-1" among strings); at least one of each class.
 
         Returns
         -------
@@ -164,9 +174,9 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         warnings.warn(WARNING, stacklevel=2)
         self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
         labelled = codes >= 0
-        if not self._common_features():
-            n_kept = min(len(self.source_directions_), rows.shape[1])
-            self.target_directions_ = _subspace(rows, n_kept)
+        n_kept = min(len(self.source_directions_), rows.shape[1])
+        alike = rows.shape[1] == self.n_source_features_
+        self.target_directions_ = None if alike else _subspace(rows, n_kept)
         points = self._target_points(rows)
         generator = check_random_state(self.random_state)
         words: dict[str, Any] = {
@@ -200,6 +210,7 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         n_points = min(math.ceil(len(there) / 2), MAX_POINTS)
         self.source_to_target_ = MembershipMapping(
             inducing_ratio=n_points / len(there),
+            kappa=self.kappa,
             center=False,
             random_state=int(generator.randint(2**31 - 1)),
         ).fit(_filtered(self.source_classifier_, there, found), there)
@@ -250,21 +261,18 @@ class MembershipTransferClassifier(ClassifierMixin, EntryEstimator):
         found["source"] = all_errors(self.source_classifier_, there, n_classes)
         return found
 
-    def _common_features(self) -> bool:
-        return bool(self.n_source_features_ == self.n_features_in_)
-
     def _scaled(self, rows: Array) -> Array:
         scaled: Array = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
         return scaled
 
     def _target_points(self, rows: Array) -> Array:
         """Target rows where the target's classifier works (79)."""
-        if self._common_features():
+        if self.target_directions_ is None:
             return self._scaled(rows)
         return np.asarray(rows @ self.target_directions_)
 
     def _in_source_space(self, points: Array) -> Array:
-        if self._common_features():
+        if self.target_directions_ is None:
             return points
         return np.asarray(points @ self.source_directions_[: points.shape[1]])
 

@@ -42,17 +42,16 @@ UNIT = Bounds(lower=0.0, upper=1.0)
 # The caption of Figure 1: 100 points, h = 0.1, alpha = 1, beta = 0.1, 1000 points of a grid.
 N_ROWS, BANDWIDTH, ALPHA, BETA, N_GRID = 100, 0.1, 1.0, 0.1, 1000
 CENTRES, SPREAD = (0.3, 0.7), 0.1  # the spread is not printed
-SHOWN_BANDWIDTHS = (0.05, 0.1, 0.2)
 SPREAD_OPEN = "The paper does not say how wide its two normals are; 0.1 is taken."
 BETA_LARGE = (
     "Beta 0.1 with 100 rows is the paper's; it would allow ten of the rows to be published."
 )
 
 
-def printed_noise(space: str, h: float = BANDWIDTH) -> float:
+def printed_noise(space: str) -> float:
     """Deviation of the released density's noise at a point, as printed in 4.1 and 4.2."""
     bound = density_sensitivity if space == "gaussian" else sobolev_density_sensitivity
-    return printed_multiplier(ALPHA, BETA) * bound(N_ROWS, h)
+    return printed_multiplier(ALPHA, BETA) * bound(N_ROWS, BANDWIDTH)
 
 
 def two_normals(seed: int = 0) -> Array:
@@ -74,7 +73,7 @@ def variation(curves: Array) -> Array:
     return np.asarray(np.abs(np.diff(curves, axis=-1)).sum(axis=-1))
 
 
-def densities(setting: Setting, space: str, h: float) -> dict[str, Array]:
+def densities(setting: Setting, space: str) -> dict[str, Array]:
     """Return the estimate and, for each mode, many releases of it, on the grid."""
     rows, grid = two_normals(), np.linspace(0, 1, N_GRID)[:, None]
     settings: dict[str, Any] = {"space": space, "delta": BETA, "bounds": UNIT}
@@ -82,43 +81,37 @@ def densities(setting: Setting, space: str, h: float) -> dict[str, Array]:
     found = {"grid": grid[:, 0]}
     with warnings.catch_warnings():  # beta is 0.1 for a hundred rows, as printed
         warnings.filterwarnings("ignore", message="delta=")
-        plain = ProcessDensity(h, epsilon=math.inf, **settings).fit(rows)
+        plain = ProcessDensity(BANDWIDTH, epsilon=math.inf, **settings).fit(rows)
         found["estimate"] = plain.raw_density(grid)
         for mode, kind in zip(MODES, (PrintedDensity, ProcessDensity), strict=True):
-            model = kind(h, epsilon=ALPHA, **settings)
+            model = kind(BANDWIDTH, epsilon=ALPHA, **settings)
+            setting.tell(f"{n_releases} releases of {kind.__name__}")
             drawn = [model.fit(rows).raw_density(grid) for _ in range(n_releases)]
             found[mode] = np.array(drawn)
     return found
 
 
 def figure_of_densities(setting: Setting, space: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return figures of the caption's bandwidth, and curves at several for the picture.
+    """Return figures of the releases, and curves for the picture.
 
     Of curves every tenth point, one release, and the band that nine of ten releases stay in.
     """
-    shown = {}
-    for h in SHOWN_BANDWIDTHS:
-        setting.tell(f"densities of bandwidth {h}")
-        found = densities(setting, space, h)
-        grid, estimate = found["grid"], found["estimate"]
-        curves = {"estimate": estimate}
-        for mode in MODES:
-            low, high = np.quantile(found[mode], [0.05, 0.95], 0)
-            curves |= {mode: found[mode][0], f"{mode} low": low, f"{mode} high": high}
-        shown[f"h = {h:g}"] = {
-            name: np.column_stack([grid, y])[::10].round(4).tolist() for name, y in curves.items()
-        }
-        if h == BANDWIDTH:
-            rough = variation(estimate)
-            figures: dict[str, Any] = {
-                "noise": [float((found[mode] - estimate).std()) for mode in MODES],
-                "peaks": [two_peaks(grid, found[mode]) for mode in MODES],
-                "variation": [variation(found[mode]) / rough for mode in MODES],
-            }
-    printed, (paper, strict) = printed_noise(space), figures["noise"]
+    found = densities(setting, space)
+    grid, estimate = found["grid"], found["estimate"]
+    curves, rough = {"estimate": estimate}, variation(estimate)
+    for mode in MODES:
+        low, high = np.quantile(found[mode], [0.05, 0.95], 0)
+        curves |= {mode: found[mode][0], f"{mode} low": low, f"{mode} high": high}
+    printed = printed_noise(space)
+    paper, strict = (float((found[mode] - estimate).std()) for mode in MODES)
     what, within = "deviation of the noise at a point", 0.1 * printed
-    figures["compared"] = Comparison(what, printed, paper, strict, within=within, unit="density")
-    return figures, shown
+    figures = {
+        "compared": Comparison(what, printed, paper, strict, within=within, unit="density"),
+        "peaks": [two_peaks(grid, found[mode]) for mode in MODES],
+        "variation": [variation(found[mode]) / rough for mode in MODES],
+    }
+    shown = {name: np.column_stack([grid, y])[::10].round(4).tolist() for name, y in curves.items()}
+    return figures, {f"h = {BANDWIDTH:g}": shown}
 
 
 def figure_1(setting: Setting) -> Outcome:

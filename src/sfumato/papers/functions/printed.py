@@ -1,7 +1,7 @@
 """The paper's noise as printed: ``c(delta) D / epsilon``, ``c = sqrt(2 ln(2 / delta))``, D printed.
 
-It keeps its promise for epsilon at most 1 and is 1.3 to 2.3 times the noise that is needed, so the
-guarantee states the smaller epsilon that really holds. Relation "replace_one" only.
+It keeps its promise for epsilon at most 1 and is more than is needed, at epsilon 1 1.3 times (delta
+1e-5) to 2.3 times (0.1); the guarantee states the smaller epsilon that holds. Only "replace_one".
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.gaussian import SLACK
 from sfumato.models.base import PrivateEstimator
-from sfumato.models.features import (
-    Domain,
-    FourierFeatures,
-    GaussianKernel,
-    public_features,
-)
+from sfumato.models.features import Domain, FourierFeatures, GaussianKernel, public_features
 from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.papers.functions.release import sobolev_density_sensitivity
 from sfumato.papers.functions.spaces import GaussianSpace, SobolevSpace
@@ -77,6 +72,14 @@ class ProcessDensity(PrivateEstimator):
         What was released.
     guarantee_ : Guarantee
         What is promised.
+
+    Privacy
+    -------
+    Unit and relation : a record, replace_one.
+    Released : the sum of kernels in the space, once, with Gaussian noise; all else reads it alone.
+    Sensitivity : that of the sum in the norm of the space, computed.
+    Guarantee : mu-GDP.
+    Assumptions and numerics : bandwidth and bounds are public. Proof: docs/guarantees/process.md.
 
     See Also
     --------

@@ -59,8 +59,10 @@ def release_vector(
         is refused, since rounding errors of v would be magnified.
     """
     given, matrix = np.asarray(value, np.float64), np.asarray(covariance, np.float64)
-    if given.ndim != 1 or matrix.shape != (given.size, given.size):
-        raise InvalidInputError("'covariance' must have a row and a column for each value.")
+    if matrix.shape != given.shape * 2 or not np.allclose(matrix, matrix.T):
+        raise InvalidInputError(
+            "'covariance' must be symmetric, with a row and a column for each value."
+        )
     try:
         factor = cholesky(matrix, lower=True)
     except (LinAlgError, ValueError):
@@ -69,7 +71,7 @@ def release_vector(
         raise InvalidInputError(
             "'covariance' has no full rank in doubles: ask at fewer points, or add to its diagonal."
         )
-    white = solve_triangular(factor, given, lower=True)
+    white = solve_triangular(factor, given, lower=True, check_finite=False)
     return np.asarray(factor @ mechanism.release(white, ledger=ledger))
 
 
@@ -94,6 +96,14 @@ def choose_function(
     -------
     int
         Which function was chosen.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity.
+    Released : a place in a public list.
+    Sensitivity : the caller's word.
+    Guarantee : epsilon, without delta.
+    Assumptions and numerics : exact sampling, see `sfumato.mechanisms.ExponentialMechanism`.
     """
     mechanism = ExponentialMechanism(sensitivity, epsilon)
     return mechanism.release(-np.asarray(distances, np.float64), ledger=ledger)
@@ -152,16 +162,75 @@ def expansion_norm(points: ArrayLike, weights: ArrayLike, kernel: Kernel) -> flo
     return math.sqrt(max(0.0, float(w @ kernel(rows, rows) @ w)))
 
 
+def rule_of_thumb(ranges: ArrayLike, n_rows: int) -> Array:
+    """Return ``h_j = (4 / ((d + 1) n))^(1 / (d + 4)) IQR_j / 1.34`` (4.1.2).
+
+    Parameters
+    ----------
+    ranges : array-like of shape (n_features,)
+        Interquartile range of each feature: a release, such as two of `release_quantiles`.
+    n_rows : int
+        Public number of rows.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        Bandwidths, as private as the ranges.
+    """
+    found = np.atleast_1d(np.asarray(ranges, np.float64))
+    share = (4 / ((found.size + 1) * n_rows)) ** (1 / (found.size + 4))
+    return np.asarray(share * found / 1.34)
+
+
 def density_sensitivity(n_rows: int, bandwidth: float, n_features: int = 1) -> float:
-    """Return ``√2 / (n (2 pi h²)^(d/2))``, printed in 4.1; tight for rows far apart."""
+    """Return ``√2 / (n (2 pi h²)^(d/2))``, printed in 4.1; tight for rows far apart.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Numbers n and d.
+    bandwidth : float
+        Bandwidth h; of a matrix H (4.1.1) ``det(H)^(1 / (2 d))``.
+
+    Returns
+    -------
+    float
+        In the norm of the Gaussian kernel.
+    """
     return float(math.sqrt(2) / (n_rows * (2 * math.pi * bandwidth**2) ** (n_features / 2)))
 
 
 def sobolev_density_sensitivity(n_rows: int, bandwidth: float, n_features: int = 1) -> float:
-    """Return ``2 / ((2 pi)^(d/4) n h^d)``, printed in 4.2; `spaces.sobolev_sensitivity` is less."""
+    """Return ``2 / ((2 pi)^(d/4) n h^d)``, printed in 4.2; `spaces.sobolev_sensitivity` is less.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Numbers n and d.
+    bandwidth : float
+        Bandwidth h; the rate of the exponential kernel is ``1 / h``.
+
+    Returns
+    -------
+    float
+        In the norm (10).
+    """
     return float(2 / ((2 * math.pi) ** (n_features / 4) * n_rows * bandwidth**n_features))
 
 
 def machine_sensitivity(n_rows: int, regularization: float, lipschitz: float = 1.0) -> float:
-    """Return ``M / (lambda n)``, printed in 4.3 for M-admissible losses and ``K(x, x) = 1``."""
+    """Return ``M / (lambda n)``, printed in 4.3 for M-admissible losses and ``K(x, x) = 1``.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number n.
+    regularization, lipschitz : float
+        Factor lambda of the squared norm in (11), and the Lipschitz constant M of the loss.
+
+    Returns
+    -------
+    float
+        In the norm of the kernel.
+    """
     return lipschitz / (regularization * n_rows)

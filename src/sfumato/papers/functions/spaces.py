@@ -94,7 +94,7 @@ class MarkovLine:
     def __init__(self, points: Array, rate: float) -> None:
         gaps = rate * np.diff(points)
         if gaps.size and not gaps.min() > 0:
-            raise InvalidInputError("The points of a line must increase strictly.")
+            raise InvalidInputError("A line needs strictly increasing points and a rate > 0.")
         self._decay = np.exp(-gaps)
         self._spread = np.concatenate([[1.0], np.sqrt(-np.expm1(-2 * gaps))])
         self.min_spread = float(self._spread.min())  # whitening divides by it
