@@ -82,6 +82,7 @@ def reproduce(
             expect(file)
     repetitions = (1 if quick else 3) if runs is None else runs
     memory: dict[str, Any] = {}  # fits that several entries show are made once
+    pictures = False
     for entry in entries:
         name = f"{entry.paper} {entry.name}"
         remark(f"{name} ...")
@@ -92,7 +93,8 @@ def reproduce(
         how: dict[str, Any] = {"device": device, "n_jobs": jobs, "cell": chosen, "memory": memory}
         found = run_entry(entry, Setting(quick, repetitions, tell, **how))
         _show(found, keep(found, output))
-    if not can_draw():
+        pictures |= bool(found.outcome.series)
+    if pictures and not can_draw():
         remark(NO_PICTURE)
 
 
