@@ -436,7 +436,7 @@ def cdmma() -> Iterator[str]:
     found = [spread("1", *each) for each in ((pixel, "paper"), (pixel, "strict"))]
     yield "five layers: {} as printed, {} with rows labelled by models".format(*found)
     yield spread("1", f"{pixel}, both", "paper") + " if"
-    alone = [spread(f"1-reading-{w}", f"{pixel}, {w}", "paper") for w in ("rounded", "iterated")]
+    alone = [spread("1", f"{pixel}, {w}", "paper") for w in ("rounded", "iterated")]
     yield "{} rounded, {} with four".format(*alone)
     yield f"{reproduced('cdmma_table-1')[pixel, 'accuracy']['printed']:.3f} is printed"
     noise = (("0.1", pixel), ("1", "epsilon 1, a pixel"), ("inf", "no noise"))
