@@ -173,12 +173,15 @@ def walk() -> dict[str, int]:
 
 
 def measure(root: Path, files: list[str]) -> tuple[dict[str, int], Counter[str]]:
-    """Return all figures of a tree; the walk is made in a process that imports its source."""
+    """Return all figures of a tree; walks are made in a process that imports its source."""
     found, packages = sizes(root, files)
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
     command = [sys.executable, __file__, "--walk"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return found | ast.literal_eval(done.stdout.splitlines()[-1]), packages
+    walks = []
+    for _ in range(3):  # one walk in ten meets the branch of the sampler that decides a doubt
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        walks.append(ast.literal_eval(done.stdout.splitlines()[-1]))
+    return found | min(walks, key=lambda each: each["functions of a fit"]), packages
 
 
 def git(*words: str) -> str:
