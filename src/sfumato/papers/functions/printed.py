@@ -186,6 +186,10 @@ class PrintedDensity(ProcessDensity):
         What was released.
     guarantee_ : Guarantee
         What is promised: less than the printed epsilon.
+
+    Privacy
+    -------
+    As of `ProcessDensity`, with the printed noise, for epsilon at most 1.
     """
 
     def _noise(self, n_rows: int) -> tuple[GaussianProcessMechanism, float]:  # noqa: ARG002
@@ -226,6 +230,10 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
         Standard deviation of the noise of one score.
     guarantee_ : Guarantee
         What is promised: less than the printed epsilon, which is at most 1.
+
+    Privacy
+    -------
+    As of `sfumato.PrivateKernelClassifier`, replacement only, with the printed noise.
 
     See Also
     --------

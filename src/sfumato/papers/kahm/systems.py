@@ -396,6 +396,12 @@ class PrintedFabricator(_Printed, _Fabricator):
     n_smoothing_ : ndarray of shape (n_branches,)
         Passes of the smoother, which tell of the raw rows.
 
+    Privacy
+    -------
+    Unit : one number of one row is what the paper promises; nothing holds, of a row or a number.
+    Released : noisy rows, clustered and smoothed with the help of raw rows.
+    Proof of the contrary : docs/guarantees/fabrication.md.
+
     See Also
     --------
     EntryFabricator : The same with a promise that holds.
@@ -433,6 +439,13 @@ class PrintedAffineHullClassifier(_Printed, _HullClassifier):
         Passes of the smoother, which tell of the raw rows.
     guarantee_ : Guarantee
         For one entry with Definition 12, else that nothing is promised.
+
+    Privacy
+    -------
+    Unit and relation : one number of one row, replaced by one at most d away; labels are public.
+    Released : noisy rows; with `fabricate` or `raw_clusters` raw rows decide their clusters.
+    Guarantee : (epsilon, delta) for a number with Definition 12, else none.
+        Proof: docs/guarantees/fabrication.md.
 
     See Also
     --------

@@ -109,14 +109,13 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
     guarantee_ : Guarantee
         That nothing is promised.
 
+    Privacy
+    -------
+    None: the printed noise cancels between classes. Proof: docs/guarantees/large-margin.md.
+
     See Also
     --------
     sfumato.PrivateLargeMarginGaussianClassifier : The mended objective, proved.
-
-    References
-    ----------
-    Pathak and Raj, Large margin multiclass Gaussian classification with differential
-    privacy, 2010.
     """
 
     _: KW_ONLY
